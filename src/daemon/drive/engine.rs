@@ -1,4 +1,4 @@
-//! The engine of a drive: opened, to write or to look, and put down.
+//! The engine of a drive: opened to write or to look, and put down.
 
 use super::Drive;
 use super::aside;
@@ -29,44 +29,44 @@ use tokio::sync::MutexGuard;
 const JOURNAL_BYTES_MAX: u64 = 32 << 30;
 /// The cache: half of the free disk.
 pub(super) const CACHE_SHARE: u64 = 2;
-/// Set to anything, a drive's metadata is not pulled first: for the benches alone, which measure what it gains.
+/// If set to anything, a drive's metadata is not pulled first: only for the benches, which measure what pulling it first gains.
 const NO_SURVEY: &str = "HOLDALL_NO_SURVEY";
-/// How long a store may be silent before a drive that can do without it does.
+/// How long a store may be silent before a drive that can do without it continues without it.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
-/// How long the store may take to be told that nobody has the drive open. It is a courtesy: the next open does without.
+/// How long releasing the drive in the store may take. A release is a courtesy: the next open does without.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How an engine is opened for writing.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Taking {
-    /// With its store, also from those others who have it.
+    /// With its store, and taken from the other devices that `over` names.
     Now { over: Over, patience: Patience },
-    /// With its store, which nobody waits for and which may be tried for days: it is asked for no more than whose the drive is, as long
-    /// as that is another device's.
+    /// With its store; nobody waits for this attempt, which may be repeated for days. While the drive is another device's, the store is
+    /// asked only whose it is.
     Again { patience: Patience },
-    /// With its store, which is known to be no good any more, to copy everything to another one.
+    /// With its store, which is known to be unreliable, to copy everything to another store.
     ToMove,
-    /// Without, from the version that was seen last.
+    /// Without its store, from the version that was seen last.
     Away,
 }
 
-/// How long a store that is silent may take for its first answer.
+/// How long a silent store may take for its first answer.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Patience {
     /// As long as any request may take.
     Usual,
-    /// A moment: the drive goes on without it then.
+    /// A moment; then the drive continues without it.
     Short,
 }
 
 impl Drive {
-    /// Opens the engine for writing, attached to nothing, also from those others who have the drive. What
-    /// turns out to be a fork is set apart, and goes on being uploaded there: what is opened is the drive.
+    /// Opens the engine for writing, attached to nothing, taking the drive from the devices that `over` names. What turns out to be a fork
+    /// is set apart and continues to be uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
         self.open_engine_within(Patience::Usual, over).await
     }
 
-    /// The same, with so much patience.
+    /// The same, with this patience.
     pub(super) async fn open_engine_within(
         self: &Arc<Self>,
         patience: Patience,
@@ -75,7 +75,7 @@ impl Drive {
         self.open_engine_by(Taking::Now { over, patience }).await
     }
 
-    /// The same, to copy everything to another store although this one is not to be relied on any more.
+    /// The same, to copy everything to another store, although this store is no longer reliable.
     pub(super) async fn open_engine_to_move(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         self.open_engine_by(Taking::ToMove).await
     }
@@ -93,7 +93,7 @@ impl Drive {
         self.open_in_place(taking, false).await
     }
 
-    /// The same, but a fork is opened in the drive's place: for one that programs may still use, which is `mounted`.
+    /// The same, but a fork is opened in the drive's place: for a drive that programs may still use, which is `mounted`.
     pub(super) async fn open_in_place(
         self: &Arc<Self>,
         taking: Taking,
@@ -109,14 +109,14 @@ impl Drive {
         let local = |error: io::Error| failure::local(&error);
         let directory = self.registry.directory(&self.name);
         let cache = self.registry.cache_directory(self.uuid());
-        // The cache too: another installation with a state of its own may share it.
+        // The cache is locked too: another installation with its own state may share it.
         Directory::create(&cache).map_err(local)?;
         let locks = vec![lock(&directory)?, lock(&cache)?];
         aside::finish(&directory).map_err(local)?;
         let journal_bytes = journal_limit(&directory.join("journal")).map_err(local)?;
         let mut limits = VolumeLimits::new(journal_bytes, self.cache_limit().map_err(local)?);
         limits.metadata_first = std::env::var_os(NO_SURVEY).is_none();
-        // Nothing goes to a store before it is known whether it does what the drive relies on.
+        // Nothing is sent to a store before it is known to do what the drive relies on.
         (limits.push_paused, limits.pull_paused) = (true, self.pause().is_some());
         let state = Arc::new(Directory::create(&directory).map_err(local)?);
         let journal = Arc::new(Directory::create(&directory.join("journal")).map_err(local)?);
@@ -138,7 +138,7 @@ impl Drive {
                 Taking::Again { .. } | Taking::ToMove => Access::Write { over: Over::Nobody, mounted },
                 Taking::Away => Access::Away { mounted },
             };
-            // Before anything of the cache can go.
+            // Must be set before anything is evicted from the cache.
             let (pinned, device) = (self.pins.at_open(), self.registry.device().clone());
             volume::open_pinned(env, self.uuid(), device, access, limits, pinned).await
         };
@@ -161,7 +161,7 @@ impl Drive {
                 Ok(opened) => (Ok(opened), self.try_store().await),
                 refused => (refused, None),
             },
-            // It is known what the store is.
+            // It is known what the store can do.
             Taking::ToMove | Taking::Away => (opening.await, None),
         };
         let volume = match opened {
@@ -170,7 +170,7 @@ impl Drive {
             Err(error) => return Err(failure::open(&error, &self.name)),
         };
         if let Err(failure) = self.judge(tried.as_ref()) {
-            // Nothing is written: where nothing waits to be, others may go on.
+            // Nothing is written. If no upload is pending, other devices may have the drive.
             let _ = tokio::time::timeout(RELEASE_PATIENCE, volume.release()).await;
             let _ = volume.shut_down().await;
             return Err(failure);
@@ -200,9 +200,9 @@ impl Drive {
         })
     }
 
-    /// What the drive is opened with; its store is given up where that is silent for longer than `patience` allows.
+    /// Opens the store and the keys; fails if the store is silent for longer than `patience` allows.
     async fn unlock_within(&self, patience: Patience) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
-        // Where it has to be read first how the family is, nothing goes on without that.
+        // Without the family's parameters, which must be read from the store first, nothing can continue.
         if patience == Patience::Usual || self.config.lock().family.is_none() {
             return self.unlock().await;
         }
@@ -213,8 +213,8 @@ impl Drive {
         tokio::time::timeout(FIRST_ANSWER, self.unlock()).await.map_err(silent)?
     }
 
-    /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to
-    /// replay its own journal is thrown away. What a closed drive has left to upload waits meanwhile, and that is remembered.
+    /// Opens one version to look at: it is held in the store while it is open, and what the file system writes to replay its own journal is
+    /// thrown away. The pending upload of a closed drive waits meanwhile, and that is remembered.
     pub(super) async fn look(self: &Arc<Self>, label: Option<&str>) -> Result<OpenDrive, Failure> {
         self.check_not_moving()?;
         if self.is_left_to_upload() && !self.config.lock().unsent {
@@ -240,9 +240,9 @@ impl Drive {
         let held = core_drive::hold_as(&objects, &hold, version_held, ReferenceKind::Reader, device).await;
         let reference = match held {
             Ok(()) => Some((store.clone(), hold)),
-            // Who may only read can hold nothing, and a full store takes nothing: should the version be given up meanwhile, reads say
-            // so. (HEAD was just read: a server that does not know the credentials now, as Apache says of a user whom it does not let
-            // write, means the same.)
+            // Read-only credentials cannot hold anything, and a full store takes nothing. If the version is deleted meanwhile, reads report
+            // it. (HEAD was just read: a server that now says it does not know the credentials means the same. Apache answers so to a user
+            // without write access.)
             Err(core_drive::DriveError::Read(ReadError::Store(
                 StoreError::Denied { .. } | StoreError::UnknownCredentials { .. } | StoreError::Full { .. },
             ))) => {
@@ -288,14 +288,14 @@ impl Drive {
         })
     }
 
-    /// Whether this computer may have changes that the store does not have. Where that cannot be told it may.
+    /// Whether this computer may have changes that the store lacks. If that cannot be found out, it may.
     pub(super) fn may_have_unsent(&self) -> bool {
         let known = Directory::create(&self.registry.directory(&self.name))
             .and_then(|directory| volume::Local::load(&directory));
         match known {
-            // What was written since it was opened is not in there.
+            // `local` does not include writes since the drive was opened.
             Ok(Some(_)) if self.has_written() => true,
-            // An opening that has failed leaves a journal with nothing in it.
+            // A failed opening leaves a journal with nothing in it.
             Ok(Some(local)) => local.durable > local.base.map_or(0, |base| base.lsn),
             Ok(None) => false,
             Err(_) => true,
@@ -307,7 +307,7 @@ impl Drive {
         config.open.is_some() || config.unsent
     }
 
-    /// Puts a drive down that is attached to nothing, after telling the store if nothing is left to push.
+    /// Puts down a drive that is attached to nothing, after releasing it in the store if nothing is left to push.
     pub(super) async fn finish(self: &Arc<Self>, open: &mut MutexGuard<'_, Option<OpenDrive>>) {
         let Some(opened) = open.take() else { return };
         if opened.writable && !opened.volume.has_unsent() {
@@ -316,7 +316,8 @@ impl Drive {
         let has_unsent = opened.volume.has_unsent();
         let is_news = opened.writable && self.config.lock().unsent != has_unsent;
         if is_news && has_unsent {
-            // It was opened for a moment, and that has changed it. A crash before this costs no data: the next opening finds it in the journal.
+            // A short opening has changed the drive. A crash before this line costs no data: the next opening finds the change in the
+            // journal.
             if let Err(failure) = self.remember(|config| config.unsent = true) {
                 tracing::warn!(
                     drive = self.name,
@@ -327,7 +328,7 @@ impl Drive {
         }
         self.put_down(opened).await;
         if is_news && !has_unsent {
-            // Where it cannot be written, the next daemon looks whether anything is left.
+            // If this cannot be written, the next daemon checks whether anything is left.
             let _ = self.remember(|config| config.unsent = false);
         }
         self.set_phase(Phase::Closed);
@@ -341,7 +342,7 @@ impl Drive {
         }
     }
 
-    /// Who holds the drive, asked anew.
+    /// The device that holds the drive, asked of the store now.
     pub(super) async fn holder(&self) -> Result<Option<api::Holder>, Failure> {
         let (objects, _) = self.objects().await?;
         let current = core_drive::current(&objects, self.uuid()).await;
@@ -350,7 +351,7 @@ impl Drive {
         Ok(held.then(|| status::holder(&head, &root)))
     }
 
-    /// What its store has of it, asked anew.
+    /// The store's current version of the drive, asked of the store now.
     pub(in crate::daemon) async fn current(&self) -> Result<api::Version, Failure> {
         let (objects, _) = self.objects().await?;
         let current = core_drive::current(&objects, self.uuid()).await;
@@ -360,7 +361,7 @@ impl Drive {
 
     async fn held_elsewhere(&self, error: &OpenError) -> Failure {
         let mut failure = failure::open(error, &self.name);
-        // What cannot be asked now is as it was a moment ago.
+        // If the store cannot be asked now, what it said a moment ago stands.
         let holder = self.holder().await.ok().flatten();
         if holder.is_some() {
             let blank = self.blank();
@@ -387,8 +388,7 @@ impl Drive {
         }
     }
 
-    /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how one gives
-    /// them up.
+    /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how a person discards them.
     pub(super) async fn check_nothing_unsent(
         self: &Arc<Self>,
         or_else: Option<Action>,
@@ -402,7 +402,7 @@ impl Drive {
             return Ok(());
         }
         let opened = match self.open_engine(Over::Nobody).await {
-            // It is in its store no more, and everything that is here has been.
+            // The store no longer has the drive, and everything that is here was in the store.
             Err(failure) if failure.code == Code::Gone => return Ok(()),
             opened => opened?,
         };
@@ -415,7 +415,7 @@ impl Drive {
         if unsent { Err(self.only_here(bytes, or_else)) } else { Ok(()) }
     }
 
-    /// Why it is not given up: so many bytes are nowhere else.
+    /// Why the drive is kept: these bytes are nowhere else.
     pub(super) fn only_here(&self, bytes: u64, or_else: Option<Action>) -> Failure {
         failure(
             Code::Unsent,
@@ -429,12 +429,12 @@ impl Drive {
     }
 }
 
-/// What the journal may take of the local disk: a share of what would be free without it.
+/// The journal's limit on the local disk: a share of the space that would be free without it.
 fn journal_limit(journal: &Path) -> io::Result<u64> {
     Ok((free_without(journal)? / 10).min(JOURNAL_BYTES_MAX))
 }
 
-/// Bytes of the local disk that would be free without a directory.
+/// Bytes of the local disk that would be free without the directory.
 pub(super) fn free_without(path: &Path) -> io::Result<u64> {
     let directory = Directory::create(path)?;
     Ok(directory.free_bytes()? + directory.allocated_bytes()?)

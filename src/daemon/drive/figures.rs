@@ -1,6 +1,6 @@
-//! The figures of a drive that is not open, as they were the last time: remembered across daemons, to be shown only.
+//! The figures of a drive that is not open, as they last were: remembered across daemons, only for display.
 //!
-//! What is not uploaded is told by the journal and not by these: a crash may have made it more or less since.
+//! Whether uploads are pending is decided by the journal and not by these figures: a crash may have changed it since.
 
 use super::Drive;
 use crate::api::{self, DriveStatus};
@@ -11,18 +11,17 @@ use std::sync::Arc;
 
 const NAME: &str = "figures.json";
 
-/// What is remembered; nothing where that cannot be read: it is for show.
+/// What is remembered; `None` if it cannot be read: it is for display.
 pub(super) fn load(directory: &Path) -> Option<DriveStatus> {
     serde_json::from_slice(&std::fs::read(directory.join(NAME)).ok()?).ok()
 }
 
-/// Forgets them.
 pub(in crate::daemon) fn forget(directory: &Path) {
-    // There may be none; and where it stays it is for show.
+    // The file may not exist; and if it stays, it is only for display.
     let _ = std::fs::remove_file(directory.join(NAME));
 }
 
-/// Whoever puts an engine down applies its journal to the cache.
+/// Putting an engine down applies its journal to the cache.
 fn all_applied(figures: &mut DriveStatus) {
     let applied = std::mem::take(&mut figures.unapplied_bytes);
     figures.cached_bytes += applied;
@@ -37,7 +36,7 @@ impl Drive {
         }
     }
 
-    /// Remembers how it is now.
+    /// Remembers the current figures.
     pub(super) async fn save_figures(&self) {
         let status = self.status().await;
         let path = self.registry.directory(&self.name).join(NAME);
@@ -47,7 +46,8 @@ impl Drive {
         }
     }
 
-    /// Shows what is remembered, until it is opened. What is not uploaded is something that nobody has counted, where nothing says how much.
+    /// Shows the remembered figures until the drive is opened. If nothing says how many bytes are pending, the amount is shown as not
+    /// counted.
     pub(super) fn recall_figures(&self) {
         let is_left = self.is_left_to_upload();
         let known =
@@ -57,7 +57,7 @@ impl Drive {
         }
         let mut figures = known.unwrap_or_else(|| self.blank());
         all_applied(&mut figures);
-        // Whoever had it open has written since they were counted.
+        // If the drive was open, it may have been written to since the figures were counted.
         let is_counted = figures.unpushed_is_known && self.config.lock().open.is_none();
         if is_left {
             figures.set_unsent(if is_counted { figures.unpushed_bytes } else { 0 });
@@ -66,11 +66,11 @@ impl Drive {
         }
         if !(is_left && is_counted) {
             figures.dirty_bytes = 0;
-            // All that is left of these is that they are here.
+            // All that is still known of these bytes is that they are here.
             figures.cache.evictable_bytes += std::mem::take(&mut figures.cache.dirty_bytes);
         }
         figures.oldest_dirty_age_ms = 0;
-        // Of this daemon's life.
+        // These count from the start of this daemon.
         (figures.requests, figures.daemon_pid) = (api::ByKind::default(), std::process::id());
         (figures.sent_bytes, figures.received_bytes) = (0, 0);
         (figures.sent_by_kind, figures.received_by_kind) = Default::default();
@@ -99,12 +99,12 @@ impl Drive {
         }
     }
 
-    /// Whether this computer has changes that the store does not have, of a drive that nobody has open.
+    /// Whether this computer has changes that the store lacks, for a drive that nobody has open.
     pub(super) fn is_left_to_upload(&self) -> bool {
         self.may_have_unsent() || self.is_fork_to_upload()
     }
 
-    /// Goes on uploading what a closed drive has, if it was closed before all of it was in the store.
+    /// Continues uploading what a closed drive has, if it was closed before everything was in the store.
     pub(in crate::daemon) fn upload_in_background(self: &Arc<Self>) {
         if self.is_closed() && self.is_left_to_upload() {
             self.set_phase(Phase::Draining);

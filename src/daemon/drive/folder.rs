@@ -1,4 +1,4 @@
-//! What is in a folder of a mounted drive, and how far it is here: one level, when somebody looks.
+//! The contents of a directory of a mounted drive, and how much of each entry is here: one level, when somebody looks.
 
 use super::Drive;
 use super::scanning::{Piece, ScanError};
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a list may take: somebody waits for it. Names of files are here, or are fetched before all else.
+/// How long a listing may take: somebody waits for it. File names are here, or are fetched before everything else.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The most entries of one folder that are told. Whoever has more finds them in a file manager.
+/// The most entries of one directory that are listed. Larger directories are for a file manager.
 const ENTRIES_MAX: usize = 50_000;
 
 impl Drive {
-    /// What is in the folder `path`, relative to the drive's root; nothing is the root itself.
+    /// Lists the directory `path`, relative to the drive's root; empty means the root itself.
     pub async fn folder(&self, path: &str) -> Result<Vec<FolderEntry>, Failure> {
         let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
         let path = if path.is_empty() { "." } else { path };
@@ -95,7 +95,7 @@ fn entry(folder: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> Folder
     FolderEntry { name: named.name, kind: EntryKind::File, bytes, local_bytes, state: Some(state), pinned_by }
 }
 
-/// Of a file's bytes those that are here, and how it is. What takes no blocks (an empty file, holes, what fits the inode) is here.
+/// The bytes of a file that are here, and its state. A file without blocks (empty, only holes, or stored in the inode) is here.
 fn here_of(bytes: u64, blocks: u64, here: u64) -> (u64, EntryState) {
     match here {
         here if here == blocks => (bytes, EntryState::Available),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(here_of(10_000, 3, 1), (4096, EntryState::Partly));
         assert_eq!(here_of(10_000, 3, 0), (0, EntryState::OnlineOnly));
         assert_eq!(here_of(100, 0, 0), (100, EntryState::Available));
-        // Blocks beyond the end, such as those of a file that was made ready for more.
+        // Blocks beyond the end, such as those that a program has preallocated.
         assert_eq!(here_of(5_000, 9, 8), (5_000, EntryState::Partly));
     }
 }

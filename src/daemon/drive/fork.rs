@@ -1,8 +1,8 @@
-//! A drive's forks. A fork begins in the drive's place, where programs may still use it, and is set apart once they do
-//! not: from then on it is a drive of its own, with a name of its own, that remembers what it is a fork of.
+//! A drive's forks. A fork begins in the drive's place, where programs may still use it, and is set apart once they no longer do: from then
+//! on it is a drive of its own, with a name of its own, and remembers which drive it is a fork of.
 //!
-//! Setting it apart can be cut off anywhere. `drive.json` goes last, and while it is in the drive's directory the rest is
-//! done again: when the daemon starts, before anybody can open half of a fork.
+//! Setting a fork apart can be interrupted anywhere. `drive.json` moves last; while it is in the drive's directory, the rest is done again
+//! when the daemon starts, before anybody can open half of a fork.
 
 use super::Drive;
 use super::away;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How often a fork is tried to be uploaded whose store is away.
+/// How often the upload of a fork is tried while its store is away.
 const UPLOAD_EVERY: Duration = Duration::from_secs(5);
 
 impl Drive {
@@ -56,7 +56,7 @@ impl Drive {
                 let committed = status.push.map_or(0, |push| push.committed.0);
                 (status.appended.0.saturating_sub(committed), status.unpushed_bytes, status.size_bytes)
             }
-            // How many bytes they are nobody knows then.
+            // Then nobody knows how many bytes they are.
             None => (self.unsent_records(), 0, last.unwrap_or_default()),
         };
         api::Fork {
@@ -74,7 +74,7 @@ impl Drive {
         }
     }
 
-    /// Changes that this computer is known to have beyond the store, while nobody has the drive open.
+    /// The number of changes that this computer is known to have beyond the store, while nobody has the drive open.
     fn unsent_records(&self) -> u64 {
         let local = Directory::create(&self.registry.directory(&self.name)).and_then(|dir| Local::load(&dir));
         let Ok(Some(local)) = local else { return 0 };
@@ -83,7 +83,7 @@ impl Drive {
         local.durable.saturating_sub(base).max(at_least)
     }
 
-    /// What a fork of this drive is called here; told apart from others of the same day by a number.
+    /// The name of a fork of this drive here; forks of the same day are numbered.
     fn fork_name(&self, fork: &Fork) -> String {
         let device = self.registry.device().name.replace(['/', '\0'], "-");
         let name = holdall_core::fork::name(&self.name, &device, fork.made_ms);
@@ -95,7 +95,7 @@ impl Drive {
         std::iter::once(name.clone()).chain(numbered).find(free).expect("there is no end of numbers")
     }
 
-    /// Refuses to call it done where it was done to a fork.
+    /// Refuses to report success if the work was done on a fork.
     pub(super) fn check_no_fork(&self, volume: &Volume) -> Result<(), Failure> {
         match self.fork_in(volume) {
             Some(fork) => Err(failure::forked(&fork.taken_by, Some(&self.name))),
@@ -103,13 +103,13 @@ impl Drive {
         }
     }
 
-    /// Which drive the engine of this one opens: itself, or the fork in its place.
+    /// The drive that this one's engine opens: itself, or the fork in its place.
     pub(super) fn uuid_in_place(&self) -> Uuid {
         let fork = fork_in(&self.registry.directory(&self.name)).ok().flatten();
         fork.map_or_else(|| self.uuid(), |fork| fork.drive)
     }
 
-    /// Refuses to open the drive while a fork in its place was mounted when the daemon ended, and may still be.
+    /// Refuses to open the drive while a fork in its place was mounted when the daemon ended, and may still be mounted.
     pub(super) fn refuse_while_fork_waits(&self) -> Result<(), Failure> {
         let waits = self.config.lock().open.is_some()
             && fork_in(&self.registry.directory(&self.name))
@@ -118,7 +118,7 @@ impl Drive {
         if waits { Err(self.waits_to_be_taken_up()) } else { Ok(()) }
     }
 
-    /// Refuses what cannot be done to a drive that is mounted, or may be.
+    /// Refuses an operation that a drive must be unmounted for.
     pub(super) fn check_closed(&self, open: &Option<OpenDrive>) -> Result<(), Failure> {
         match open {
             Some(open) if open.attachment.is_some() || open.serving => {
@@ -137,8 +137,8 @@ impl Drive {
         )
     }
 
-    /// Sets a fork apart that is in the place of this drive, which is closed, and goes on uploading it. One that may be
-    /// mounted stays where it is.
+    /// Sets the fork apart that is in the place of this closed drive, and continues uploading it. A fork that may be mounted stays where it
+    /// is.
     pub(super) fn part_with_fork(self: &Arc<Self>) -> Result<(), Failure> {
         if self.config.lock().open.is_some() {
             return Ok(());
@@ -155,7 +155,7 @@ impl Drive {
         Ok(())
     }
 
-    /// The same at once, where the drive was closed a moment ago and is still uploaded: that continues from where the fork is then.
+    /// The same at once, for a drive that was closed a moment ago and is still uploading: the upload continues from where the fork is then.
     pub async fn part_now(self: &Arc<Self>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
         self.check_closed(&open)?;
@@ -163,12 +163,12 @@ impl Drive {
         self.part_unmounted()
     }
 
-    /// The same when the daemon starts; but a fork that was mounted stays where it is, since it may still be.
+    /// The same when the daemon starts; a fork that was mounted stays where it is, since it may still be mounted.
     pub fn part_at_start(self: &Arc<Self>) {
         if self.config.lock().open.is_some() {
             return;
         }
-        // Whoever has the drive open parts with the fork as well.
+        // A process that has the drive open also sets the fork apart.
         let Ok(_lock) = lock(&self.registry.directory(&self.name)) else { return };
         if let Err(error) = self.part() {
             tracing::error!(drive = self.name, %error, "its fork cannot be set apart");
@@ -199,7 +199,7 @@ impl Drive {
         let to = self.registry.directory(&name);
         private_directory(&to)?;
         self.registry.add(&name, &config, &self.registry.key(&self.name)?)?;
-        // What the drive itself needs of the cache it pulls again; the fork may have nothing else.
+        // The drive pulls again what it needs of the cache; the fork may have its data nowhere else.
         move_directory(
             &self.registry.cache_directory(self.uuid()),
             &self.registry.cache_directory(fork.drive),
@@ -216,13 +216,12 @@ impl Drive {
             known.lock().insert(name, drive.clone());
         }
         self.forget_figures();
-        // All of it is the fork's.
+        // All pending changes are the fork's.
         self.remember(|config| config.unsent = false).map_err(|failure| io::Error::other(failure.message))?;
         Ok(Some(drive))
     }
 
-    /// Uploads what a drive or a fork has that nobody has open, however long its store is away, or another device has taken
-    /// it.
+    /// Uploads what is left of a drive or a fork that nobody has open, however long its store is away or another device has it.
     pub async fn upload_what_is_left(self: Arc<Self>) {
         let (mut held, mut later) = (Backoff::new(), Backoff::unwatched());
         loop {
@@ -251,9 +250,9 @@ impl Drive {
                         (api::Code::Offline, Some(after)) => {
                             Backoff::new().next(Some(after.max(UPLOAD_EVERY)))
                         }
-                        // It may be a day until that one is closed; then what is here becomes a fork of what it made of it.
+                        // The other device may not close it before tomorrow; then what is here becomes a fork of that device's version.
                         (api::Code::Held, _) => held.next(Some(UPLOAD_EVERY)),
-                        // Nor is it known when the store has room again, or somebody gives other credentials.
+                        // Nor is it known when the store has space again, or when somebody enters other credentials.
                         _ => later.next(Some(UPLOAD_EVERY)),
                     };
                     self.set_phase(Phase::Failed(failure));
@@ -272,7 +271,7 @@ impl Drive {
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
-        // Other computers add it by that name. A store that is away keeps nobody from deciding.
+        // Other computers add it by that name. A store that is away must not stop a person from deciding.
         let renamed = match self.objects().await {
             Ok((objects, _)) => drive::rename(&objects, self.uuid(), new, self.registry.device())
                 .await
@@ -296,7 +295,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Deletes it, here and in the store.
+    /// Deletes the fork, here and in the store.
     pub async fn discard(self: &Arc<Self>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
         self.check_closed(&open)?;
@@ -318,7 +317,7 @@ impl Drive {
     }
 }
 
-/// The fork that a directory's `drive.json` tells of.
+/// The fork that a directory's `drive.json` names.
 fn fork_in(directory: &Path) -> io::Result<Option<Fork>> {
     if !directory.join("drive.json").exists() {
         return Ok(None);
@@ -326,7 +325,7 @@ fn fork_in(directory: &Path) -> io::Result<Option<Fork>> {
     Ok(Local::load(&Directory::create(directory)?)?.and_then(|local| local.fork))
 }
 
-/// Moves a directory, if that was not done before.
+/// Moves a directory, unless that was already done.
 fn move_directory(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::rename(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),

@@ -1,8 +1,7 @@
 //! The store that a drive had before one of its replicas took its place.
 //!
-//! It has to be told, or another computer that only knows its address would go on committing there. One that was away at
-//! the promotion is told once it is back: that is written down together with the drive's new address, and tried for as long as
-//! it takes.
+//! It must learn of the promotion, or another computer that knows only its address would continue to commit there. A store that was away at
+//! the promotion is told once it is back: the task is written down together with the drive's new address, and tried until it succeeds.
 
 use super::Drive;
 use crate::api::{ActivityKind, Code, Failure};
@@ -20,30 +19,31 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the drive's store is asked for its newest version before it counts as lost: an answer that is lost is none.
+/// How long the drive's store is asked for its newest version before it counts as lost: a lost answer is no answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How the store that a drive has so far stands.
+/// The state of the drive's present store.
 pub(super) enum Former {
     /// It has this HEAD.
     There(Arc<Objects>, Box<Head>, Etag),
-    /// It was given up before, for the replica, or because a person says so.
+    /// The drive has already left it: for the replica, or because a person says so.
     Retired,
     /// It cannot be reached.
     Away,
 }
 
-/// How often a former store is told in one go while others change its HEAD.
+/// How often one task tries to tell a former store while others change its HEAD.
 const TELL_TRIES: u32 = 8;
 
 impl Drive {
-    /// The drive in its present store. One that cannot be reached counts as lost; one that answers and does not give the drive, because
-    /// its account was closed, say, or its bucket emptied, where a person says so. Whatever else is wrong with it, or with us, is told.
+    /// The drive in its present store. A store that cannot be reached counts as lost. A store that answers but does not give the drive (its
+    /// account was closed, say, or its bucket emptied) counts as left only if a person says so. Any other fault, in the store or here, is
+    /// an error.
     ///
-    /// One that says that the drive has moved on is given up for `replica` if that is where; else, and where the drive was removed, the drive
+    /// A store that says that the drive has moved counts as left if it moved to `replica`. If it moved elsewhere or was removed, the drive
     /// would live in two places: a person has to say so.
     ///
-    /// One that asks for patience is not lost, and is given up only where a person says so.
+    /// A store that asks for patience is not lost, and counts as left only if a person says so.
     pub(super) async fn former(&self, replica: &str, is_given_up: bool) -> Result<Former, Failure> {
         let ask = || async {
             let (objects, _) = self.objects().await?;
@@ -69,7 +69,7 @@ impl Drive {
         })
     }
 
-    /// Begins to tell the stores that the drive has left, unless that is being done.
+    /// Starts telling the stores that the drive has left, unless a task already does.
     pub fn tell_former_stores(self: &Arc<Self>) {
         let some = !self.config.lock().former.is_empty();
         if some && !self.telling.swap(true, Ordering::SeqCst) {
@@ -102,7 +102,7 @@ impl Drive {
         }
     }
 
-    /// Whether nothing is left to tell, or nobody to tell it. What is promoted from now on is told by another task.
+    /// Whether nothing is left to tell, or the drive is no longer known here. A store that is left from now on is told by another task.
     fn has_told_all(self: &Arc<Self>) -> bool {
         let is_known = self
             .known
@@ -125,7 +125,7 @@ impl Drive {
         }
     }
 
-    /// Tells all of them now, before nobody is left here who knows of it.
+    /// Tells all of them now, before this computer forgets the drive and with it these stores.
     pub(super) async fn tell_all_former(&self) -> Result<(), Failure> {
         let former = self.config.lock().former.clone();
         for former in former {
@@ -149,7 +149,7 @@ impl Drive {
         let told = loop {
             tries += 1;
             match replica::retire_former(&objects, self.uuid(), left, &now, device).await {
-                // Another task of this daemon, or another computer, tells it at this moment. The next look finds what came of that.
+                // Another task of this daemon, or another computer, tells it at the same time. The next look finds the result.
                 Err(DriveError::Raced) if tries < TELL_TRIES => {}
                 told => break told.map_err(|error| failure::drive(&error))?,
             }
@@ -174,8 +174,8 @@ impl Drive {
     }
 }
 
-/// Asks, and asks again for so long where there is no answer, or the store wants it a little later. None where there was none in all that
-/// time.
+/// Asks, and repeats for up to `patience` while there is no answer or the store wants to be asked a little later. `None` if there was no
+/// answer in all that time.
 async fn until_answered<T, F>(patience: Duration, ask: impl Fn() -> F) -> Option<Result<T, Failure>>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -186,7 +186,7 @@ where
         let failure = match tokio::time::timeout_at(end, ask()).await {
             Ok(Err(failure)) if failure.code == Code::Offline => failure,
             Ok(answered) => return Some(answered),
-            // One that has asked for patience is there.
+            // A store that has asked for patience is there.
             Err(_) => return busy.map(Err),
         };
         if failure.retry_after_s.is_some() {
@@ -207,7 +207,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU32;
 
-    /// What is asked until it has said all of these, and when it was.
+    /// Asks until all of these answers were given; returns when each was given.
     async fn ask(answers: &[Result<u8, StoreError>]) -> (Option<Result<u8, Code>>, Vec<u64>) {
         let (begun, asked) = (Instant::now(), Mutex::new(Vec::new()));
         let answered = until_answered(PATIENCE, || async {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_is_lost_only_after_it_was_asked_for_a_while() {
+    async fn a_store_is_lost_only_after_repeated_asking() {
         let lost = || Err(StoreError::Unreachable { reason: "the answer was lost".into() });
         let busy = |seconds| {
             let retry_after = Some(Duration::from_secs(seconds));
@@ -234,14 +234,14 @@ mod tests {
         let (answered, asked) = ask(&[lost()]).await;
         assert_eq!(answered, Some(Err(Code::Offline)));
         assert!(asked.len() > 3 && *asked.last().unwrap() >= PATIENCE.as_secs() / 3, "{asked:?}");
-        // It would be too late.
+        // The store wants to be asked after the patience has ended.
         let (answered, asked) = ask(&[busy(60), Ok(7)]).await;
         assert_eq!((answered, asked.len()), (Some(Err(Code::Offline)), 1));
         let (answered, asked) = ask(&[Err(StoreError::Denied { reason: "no".into() })]).await;
         assert_eq!((answered, asked.len()), (Some(Err(Code::Credentials)), 1));
         let silent = until_answered(PATIENCE, std::future::pending::<Result<u8, Failure>>).await;
         assert!(silent.is_none());
-        // Nor is one lost that has asked for patience, and is slow then.
+        // A store that has asked for patience, and is slow then, is not lost either.
         let asked = AtomicU32::new(0);
         let slow = until_answered(PATIENCE, || async {
             if asked.fetch_add(1, Ordering::Relaxed) > 0 {

@@ -1,7 +1,7 @@
-//! Holds on versions that are looked at. Each is written down here before it is put into the store, and forgotten once it is deleted
-//! there: a crash in between leaves a name here that the store may not have, never a hold in the store that nobody knows, and which
-//! would keep garbage for ever. What is left of a former look is let go when the daemon starts, before the next look, and before the
-//! drive is forgotten here.
+//! Holds on versions that are looked at. Each is written down here before it is put into the store, and forgotten after it is deleted
+//! there: a crash in between leaves a name here that the store may not have, never a hold in the store that nobody knows, which would keep
+//! garbage forever. Holds left by an earlier look are released when the daemon starts, before the next look, and before the drive is
+//! forgotten here.
 
 use super::Drive;
 use super::lock::lock;
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where their names are, in the drive's directory: an empty file for each.
+/// The directory of their names, in the drive's directory: an empty file for each.
 const DIRECTORY: &str = "holds";
-/// How long a drive that is removed waits for its store.
+/// How long the removal of a drive waits for its store.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Holds that are being let go.
+/// Holds that are being released.
 #[derive(Default)]
 pub(super) struct LettingGo {
     names: BTreeSet<String>,
-    /// Whether a task sees to it.
+    /// Whether a task releases them.
     is_under_way: bool,
 }
 
@@ -40,24 +40,24 @@ impl Drive {
         remember(&self.holds(), name)
     }
 
-    /// It is not there.
+    /// The hold is not in the store.
     pub(super) fn forget_hold(&self, name: &str) {
         forget(&self.holds(), name);
     }
 
-    /// Deletes a hold from the store. One that stays there is tried again in the background.
+    /// Deletes a hold from the store. A hold that stays there is tried again in the background.
     pub(super) async fn let_go(self: &Arc<Self>, store: &dyn Store, name: &str) {
         if !self.delete_hold(store, name).await {
             self.let_go_in_background([name.to_owned()]);
         }
     }
 
-    /// Whether it is gone, or nothing more can be done about it now.
+    /// Whether the hold is gone, or nothing more can be done about it now.
     async fn delete_hold(&self, store: &dyn Store, name: &str) -> bool {
         match store.delete(name).await {
             Ok(()) => {}
             Err(error @ StoreError::Denied { .. }) => {
-                // It stays written down: there may be other credentials at the next start.
+                // It stays written down: the next start may have other credentials.
                 tracing::warn!(drive = self.name, %error, "a version stays held in the store");
                 return true;
             }
@@ -70,13 +70,13 @@ impl Drive {
         true
     }
 
-    /// What is held though nobody looks at anything now. Only for whoever has locked the drive's files.
+    /// Holds that are left although nobody looks at anything now. The caller must have locked the drive's files.
     pub(super) fn left_holds(&self) -> Vec<String> {
         remembered(&self.holds())
     }
 
-    /// Lets go, in the background, of what a former service has left. Not where another process has the drive open: what it
-    /// looks at is held under a name that is written down here as well.
+    /// Releases, in the background, the holds that an earlier service has left. Not while another process has the drive open: the holds of
+    /// its own looks are written down here as well.
     pub fn let_go_of_what_was_looked_at(self: &Arc<Self>) {
         let Ok(lock) = lock(&self.registry.directory(&self.name)) else { return };
         let left = self.left_holds();
@@ -84,7 +84,7 @@ impl Drive {
         self.let_go_in_background(left);
     }
 
-    /// Lets go of these, however long that takes.
+    /// Releases these, however long that takes.
     pub(super) fn let_go_in_background(self: &Arc<Self>, names: impl IntoIterator<Item = String>) {
         let mut now = self.letting_go.lock();
         now.names.extend(names);
@@ -120,8 +120,8 @@ impl Drive {
         Ok(())
     }
 
-    /// The same for a drive that is about to be forgotten here: nobody would know of them afterwards. A store that is away is not waited
-    /// for longer than for a moment.
+    /// Tries the same for a drive that is about to be forgotten here: nobody would know of its holds afterwards. Waits only a moment for a
+    /// store that is away.
     pub(super) async fn let_go_at_last(&self) {
         let left = self.left_holds();
         if !left.is_empty() {
@@ -138,7 +138,7 @@ fn remember(directory: &Path, name: &str) -> io::Result<()> {
     sync_directory(directory.parent().expect("it lies in the drive's"))
 }
 
-/// What comes back after a crash is deleted once more.
+/// A name that comes back after a crash is deleted again.
 fn forget(directory: &Path, name: &str) {
     let _ = std::fs::remove_file(directory.join(name.trim_start_matches(HOLDS)));
 }

@@ -1,4 +1,4 @@
-//! Looking at a drive, without changing anything.
+//! Looking at a drive without changing anything.
 
 use super::Drive;
 use crate::api::{self, Action, ActivityKind, Failure, Unit};
@@ -31,7 +31,7 @@ impl Drive {
             let first = cell * per_cell * CHUNK_BLOCKS;
             let blocks = BlockRange::new(first, per_cell * CHUNK_BLOCKS);
             let blocks = blocks.intersect(&volume.all_blocks());
-            // Before anything else: a run of zeros that waits has nothing to upload, and a new drive is one.
+            // Checked before anything else: pending zeros have nothing to upload, and a new drive is all zeros.
             if is_empty(volume, blocks) {
                 api::Cell::Empty
             } else if uploading && volume.journal().is_sealing(blocks) {
@@ -68,7 +68,7 @@ impl Drive {
 }
 
 impl Drive {
-    /// Tells of objects in the store that are not Holdall's.
+    /// Reports objects in the store that are not Holdall's.
     fn note_foreign(&self, foreign: &[String]) {
         let Some(first) = foreign.first() else { return };
         let others = match foreign.len() - 1 {
@@ -83,7 +83,7 @@ impl Drive {
     }
 }
 
-/// Whether all of it is here, and nothing is in it: a run of zeros takes no room, be it in the cache or on its way there.
+/// Whether all of it is here and it is empty: a run of zeros takes no space, neither in the cache nor on its way there.
 fn is_empty(volume: &Volume, blocks: BlockRange) -> bool {
     let cache = volume.cache();
     let is_empty = |run| cache.valid().all(run) && cache.taken_by(run).is_ok_and(|taken| taken == 0);

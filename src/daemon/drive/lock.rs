@@ -11,8 +11,8 @@ pub(super) struct DirectoryLock(File);
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a program that is being started at this moment has a copy of the descriptor until it is
-        // run, and the lock lasts as long as that.
+        // Closing the file is not enough: a child process that is just being started has a copy of the descriptor until it calls exec, and
+        // the lock would last that long.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -33,8 +33,8 @@ pub(super) fn lock(directory: &Path) -> Result<DirectoryLock, Failure> {
     }
 }
 
-/// Locks a drive's directory, if it was ever locked: a lock that was never made is held by nobody, and a full disk must not be in the way of
-/// whoever makes room.
+/// Locks a drive's directory, if it was ever locked: nobody holds a lock that was never made, and on a full disk, creating one must not
+/// fail an operation that frees space.
 pub(super) fn lock_if_there(directory: &Path) -> Result<Option<DirectoryLock>, Failure> {
     directory.join("lock").exists().then(|| lock(directory)).transpose()
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_with_its_holder_whoever_has_a_copy_of_the_descriptor() {
+    fn a_lock_ends_with_its_holder_despite_copied_descriptors() {
         let directory = tempfile::tempdir().unwrap();
         let held = lock(directory.path()).unwrap();
         assert!(lock(directory.path()).is_err());

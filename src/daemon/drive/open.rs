@@ -1,6 +1,6 @@
 //! Opening a drive: the engine, the block device, the mount.
 //!
-//! It runs to its end even when whoever asked has gone: half of it is worse than all of it.
+//! It runs to its end even if the client has disconnected: half of it is worse than all of it.
 
 use super::Drive;
 use super::away;
@@ -41,7 +41,7 @@ impl Drive {
         request: &api::Open,
     ) -> Result<api::Opened, Failure> {
         if open.as_ref().is_some_and(is_unmounted) {
-            // Another program was faster than whoever watches for that.
+            // Another program has unmounted it, and the task that watches for that has not run yet.
             self.unmount(open, Until::Asked).await?;
         }
         if let Some(open) = &**open {
@@ -50,11 +50,11 @@ impl Drive {
                 return self.opened_already(open, &attachment.place(), request);
             }
         }
-        // Closed, but still uploading: it starts anew from its journal.
+        // Closed, but still uploading: it starts again from its journal.
         let draining = open.take();
         let was_uploading = draining.is_some();
         if let Some(draining) = draining {
-            // Those that are being copied to are gone on with at once.
+            // Copies in progress continue right afterwards.
             self.stop_replicas();
             self.put_down(draining).await;
         }
@@ -82,18 +82,18 @@ impl Drive {
         }
     }
 
-    /// Where it is mounted if nobody says where: where that was said last, unless something else is mounted there now or what that lies
-    /// in is gone.
+    /// The mount point if the request names none: the last one asked for, unless something else is mounted there now or its parent
+    /// directory is gone.
     fn usual_place(&self) -> Result<PathBuf, Failure> {
         let (last, open_at) = {
             let config = self.config.lock();
             (config.place.clone(), config.open.as_ref().map(|open| open.mountpoint.clone()))
         };
         let mounts = mountinfo::read().unwrap_or_default();
-        // What a former service has left mounted there is taken down first.
+        // A mount that an earlier service has left there is taken down first.
         let is_free =
             |place: &Path| open_at.as_deref() == Some(place) || mountinfo::at(&mounts, place).is_none();
-        // A network or another drive is not waited for to find that out.
+        // Not worth waiting for a network or for another drive.
         let is_there = |place: &Path| {
             !mountinfo::is_safe_to_look_at(&mounts, place) || place.parent().is_some_and(Path::is_dir)
         };
@@ -101,7 +101,7 @@ impl Drive {
         last.map_or_else(|| default_mountpoint(&self.name), Ok)
     }
 
-    /// Whether another drive is mounted there if nobody says where: two cannot be.
+    /// Whether another drive would be mounted there by default: two cannot be.
     fn is_place_of_another(&self, place: &Path) -> bool {
         let Some(known) = self.known.upgrade() else { return false };
         let others: Vec<_> = known.lock().values().filter(|drive| drive.name != self.name).cloned().collect();
@@ -111,7 +111,7 @@ impl Drive {
         })
     }
 
-    /// What an opening is called: a drive that a former service had open is recovered.
+    /// The phase of an opening: a drive that an earlier service had open is being recovered.
     pub(super) fn phase_of_opening(&self) -> Phase {
         match self.config.lock().open {
             Some(_) => Phase::Recovering,
@@ -151,7 +151,7 @@ impl Drive {
         let attachment = match attached {
             Ok(attachment) => attachment,
             Err(failure) => {
-                // What the attempt has written is uploaded, and the drive is free for others then.
+                // What the attempt has written is uploaded, and then the drive is free for other devices.
                 self.set_phase(Phase::Draining);
                 self.drain_in_background(&mut opened);
                 **open = Some(opened);
@@ -188,8 +188,8 @@ impl Drive {
         Ok((opened, answer))
     }
 
-    /// The engine for writing. Where the store's version lacks what this computer has seen, and a person has decided that it counts
-    /// all the same, this computer's files are set aside first.
+    /// The engine for writing. If the store's version lacks what this computer has seen, and a person has decided that the store's version
+    /// counts all the same, this computer's files are set aside first.
     async fn open_or_set_aside(self: &Arc<Self>, request: &api::Open) -> Result<(OpenDrive, How), Failure> {
         let over = over(request)?;
         match self.open_to_write(over).await {
@@ -204,8 +204,8 @@ impl Drive {
         }
     }
 
-    /// Unmounts what was just mounted, as the disk does not take that it is open: the next daemon would not know of it. What cannot be
-    /// unmounted stays open.
+    /// Unmounts a mount that the disk cannot record as open: the next daemon would not know of it. If it cannot be unmounted, it stays
+    /// open.
     async fn take_back(
         self: &Arc<Self>,
         open: &mut MutexGuard<'_, Option<OpenDrive>>,
@@ -238,7 +238,7 @@ impl Drive {
 
     /// The engine for writing, or the best that there is instead.
     async fn open_to_write(self: &Arc<Self>, over: Over) -> Result<(OpenDrive, How), Failure> {
-        // Before the opening: it would take the drive by a lock that other computers do not see.
+        // Before the opening, which would take the drive by a lock that other computers do not see.
         if let Some(failure) = self.relies_on_locks().await {
             return self.look_instead(&failure).await.ok_or(failure);
         }
@@ -251,22 +251,22 @@ impl Drive {
             Err(failure) if away::goes_without(&failure) => failure,
             Err(failure) => return Err(failure),
         };
-        // Credentials that may only read are good for looking; those that are refused for that as well are not.
+        // Read-only credentials are good for looking; credentials that are refused for looking too are not.
         if failure.code == Code::Credentials
             && let Some(look) = self.look_instead(&failure).await
         {
             return Ok(look);
         }
-        // Who takes a drive over needs the store.
+        // Taking a drive over needs the store.
         if over != Over::Nobody {
             return Err(failure);
         }
         match self.open_without_store(failure.clone()).await {
             Ok((opened, because)) => Ok((opened, How::Away { because })),
             Err(without) => match failure.code {
-                // A full one can be read.
+                // A full store can be read.
                 Code::Full => self.look_instead(&failure).await.ok_or(without),
-                // It may only be slow, where it has not asked for patience.
+                // The store may only be slow, unless it has asked for patience.
                 Code::Offline if failure.retry_after().is_none() => match self.open_engine(over).await {
                     Ok(opened) => Ok((opened, How::Asked)),
                     Err(_) => Err(without),
@@ -276,8 +276,7 @@ impl Drive {
         }
     }
 
-    /// The current version to look at, where the drive cannot be written. Not where changes of this computer would be missed
-    /// in what is seen.
+    /// The current version to look at, where the drive cannot be written. `None` if the view would lack changes of this computer.
     async fn look_instead(self: &Arc<Self>, failure: &Failure) -> Option<(OpenDrive, How)> {
         if self.may_have_unsent() {
             return None;
@@ -305,7 +304,7 @@ impl Drive {
         read_only: bool,
     ) -> Result<Attachment, Failure> {
         if !read_only {
-            // Of one that is remembered as open already.
+            // A no-op unless the drive is remembered as open already.
             self.note_mount(LastMount::now())?;
         }
         let (identity, site) = (self.identity(), self.site.clone());
@@ -321,7 +320,7 @@ impl Drive {
             match filesystem::mount(&attached, &options) {
                 Ok(mounted) => Ok(Attachment { attached, mounted }),
                 Err(error) => {
-                    // The first error is the one to tell; what cannot be detached the doctor finds.
+                    // The first error is the one to report; the doctor finds what cannot be detached.
                     let _ = attached.detach();
                     Err(error)
                 }
@@ -349,7 +348,7 @@ impl Drive {
     }
 }
 
-/// From whom the drive may be taken, as a person has said.
+/// From whom the request may take the drive.
 fn over(request: &api::Open) -> Result<Over, Failure> {
     match (request.take_over, &request.take_over_from) {
         (false, _) => Ok(Over::Nobody),
@@ -368,7 +367,7 @@ enum How {
     Asked,
     /// To write without its store, and why.
     Away { because: String },
-    /// To look at; why, if it was to be written.
+    /// To look at; with the reason if it was asked for to write.
     Look { because: Option<String> },
 }
 

@@ -27,13 +27,13 @@ pub struct OpenDrive {
     /// For a version that is only looked at: the hold on it in the store.
     pub(super) reference: Option<(Arc<dyn Store>, String)>,
     pub(super) writable: bool,
-    /// What of it was asked for.
+    /// What the request asked to see.
     pub(super) shows: Shows,
-    /// It is served by NBD, for as long as somebody's request lasts.
+    /// It is served by NBD for as long as a client's request lasts.
     pub(super) serving: bool,
-    /// It is unmounted, and a task uploads what is left.
+    /// It is unmounted, and a task uploads the rest.
     pub(super) draining: bool,
-    /// Nobody else opens this device's files of the drive while it lives.
+    /// Keeps all others from opening this device's files of the drive while it lives.
     pub(super) _locks: Vec<DirectoryLock>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Attachment {
 }
 
 impl Attachment {
-    /// Where it is to be found.
+    /// Its block device and its mount, for display.
     pub(super) fn place(&self) -> Place {
         Place {
             block_device: self.attached.block_device().display().to_string(),
@@ -54,7 +54,7 @@ impl Attachment {
     }
 }
 
-/// Where a mounted drive is to be found.
+/// The block device and the mount of an open drive.
 #[derive(Clone)]
 pub struct Place {
     pub block_device: String,
@@ -85,12 +85,12 @@ impl OpenDrive {
         self.writable && self.attachment.is_none() && !self.serving
     }
 
-    /// Whether it is neither mounted nor served: what is left of it is uploaded.
+    /// Whether it is neither mounted nor served: only its upload may be left.
     pub fn is_put_away(&self) -> bool {
         self.attachment.is_none() && !self.serving
     }
 
-    /// Refuses what needs it to be open for writing.
+    /// Refuses an operation that needs the drive open for writing.
     pub fn check_writable(&self, name: &str) -> Result<(), Failure> {
         match self.writable {
             true => Ok(()),
@@ -103,7 +103,7 @@ impl OpenDrive {
         }
     }
 
-    /// Refuses what cannot be done to a drive that is being served.
+    /// Refuses an operation that a drive cannot do while it is served.
     pub fn check_not_serving(&self) -> Result<(), Failure> {
         match self.serving {
             true => Err(failure::state("The drive is being served.", Action::EndServing { drive: None })),
@@ -117,7 +117,7 @@ impl OpenDrive {
         tokio::task::block_in_place(|| at.mounted.sync(SYNC_DEADLINE)).map_err(|error| error.failure())
     }
 
-    /// Has writers wait, with everything written back.
+    /// Holds writers, with everything written back.
     pub async fn freeze(&self) -> Result<Option<Frozen>, Failure> {
         let Some(at) = &self.attachment else { return Ok(None) };
         tokio::task::block_in_place(|| at.mounted.freeze(FREEZE_HOLD))
@@ -143,7 +143,7 @@ impl OpenDrive {
 }
 
 impl Drive {
-    /// What there is of an open drive.
+    /// Describes an open drive.
     pub(super) fn describe_opened(&self, opened: &OpenDrive, place: &Place) -> api::Opened {
         let (epoch, root) = match opened.volume.pusher() {
             Some(pusher) => {
@@ -167,7 +167,7 @@ impl Drive {
         }
     }
 
-    /// Gives a copy of its connection to the keeper, whose predecessor has died; whether that is as it should be.
+    /// Gives a copy of its connection to the keeper, whose predecessor has died. Returns whether the connection is kept.
     pub async fn keep_again(&self) -> bool {
         let open = self.open.lock().await;
         let Some(at) = open.as_ref().and_then(|open| open.attachment.as_ref()) else { return true };
@@ -179,7 +179,7 @@ impl Drive {
     }
 }
 
-/// Lets writers go on.
+/// Releases writers.
 pub async fn thaw(frozen: Option<Frozen>) -> Result<(), Failure> {
     let Some(frozen) = frozen else { return Ok(()) };
     match tokio::task::block_in_place(|| frozen.thaw()) {

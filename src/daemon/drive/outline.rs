@@ -1,4 +1,4 @@
-//! All that is in a mounted drive, by names and facts alone.
+//! All entries of a mounted drive, by name and facts alone.
 
 use super::Drive;
 use super::scanning::Piece;
@@ -8,11 +8,11 @@ use crate::daemon::forks::differences::Outline;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The most files and directories that are looked at: so many take about 100 MB of memory.
+/// The most files and directories that are listed: this many take about 100 MB of memory.
 const ENTRIES_MAX: usize = 500_000;
 
 impl Drive {
-    /// What is in it by its path, and how many directories may not be read.
+    /// Every entry by its path, and the number of directories that may not be read.
     pub async fn outline(&self) -> Result<(Outline, u64), Failure> {
         let scanner = self.scanner()?;
         let outline = Arc::new(Mutex::new(Outline::new()));

@@ -1,8 +1,8 @@
-//! A drive that somebody else unmounts: a file manager's eject, udisks, `umount`.
+//! A drive that another program unmounts: a file manager's eject, udisks, `umount`.
 //!
-//! It is taken for a close, because that is what an eject means. The block device goes, and what was written is uploaded in the background as after
-//! every close. When the computer goes down it is only closed until the next start. Where programs still use its files (`umount --lazy`), the device stays until they let go; until then it is said that the
-//! drive is in their way.
+//! This counts as a close, because an eject means one. The block device is removed, and pending changes are uploaded in the background as
+//! after every close. While the computer shuts down, the drive is closed only until the next start. If programs still use its files
+//! (`umount --lazy`), the device stays until they close them; until then the status says that the drive is still used.
 
 use super::Drive;
 use super::close::Until;
@@ -16,11 +16,11 @@ use holdall_helper::mountinfo;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a device is tried that programs still use although it is mounted nowhere: nothing says when they let go.
+/// How often removing a device is tried again that programs still use although it is mounted nowhere: nothing reports when they close it.
 const TRY_EVERY: Duration = Duration::from_secs(2);
 
 impl Drive {
-    /// The mounts have changed: closes the drive if its own is gone, and nobody here has unmounted it.
+    /// The mounts have changed: closes the drive if its mount is gone and was not unmounted here.
     pub fn look_at_mount(self: &Arc<Self>) {
         let place = self.place.read().clone();
         if place.is_some_and(|place| is_gone(&place.mounted)) {
@@ -29,7 +29,7 @@ impl Drive {
         }
     }
 
-    /// A close that is under way has the drive locked, and its device is gone by the time that this goes on.
+    /// A close that is under way has the drive locked, and its device is gone by the time this function gets the lock.
     async fn close_as_unmounted(self: &Arc<Self>) {
         let mut is_told = false;
         loop {
@@ -37,7 +37,7 @@ impl Drive {
             if !open.as_ref().is_some_and(is_unmounted) {
                 return;
             }
-            // A computer that goes down unmounts everything, and nobody has said that the drive is not to be open after it.
+            // A computer that shuts down unmounts everything; nobody has asked for the drive to stay closed.
             let until = match shutdown::is_under_way().await {
                 true => Until::NextDaemon,
                 false => Until::Asked,
@@ -70,12 +70,12 @@ impl Drive {
 
 const UNMOUNTED: &str = "Another program has unmounted the drive, so it is closed here. Changes that are not uploaded yet are uploaded in the background.";
 
-/// Whether another program has unmounted it, and that is not known yet.
+/// Whether another program has unmounted it, and this daemon has not handled that yet.
 pub(super) fn is_unmounted(open: &OpenDrive) -> bool {
     open.attachment.as_ref().is_some_and(|at| is_gone(&at.mounted))
 }
 
-/// Whether its file system is mounted nowhere. What cannot be seen is taken to be there.
+/// Whether its file system is mounted nowhere. If that cannot be seen, it counts as mounted.
 fn is_gone(mounted: &Mounted) -> bool {
     let Ok(number) = mounted.target().number() else { return false };
     mountinfo::read().is_ok_and(|mounts| mounts.iter().all(|mount| mount.number != number))

@@ -1,12 +1,10 @@
 //! Pins of a drive: what a person wants always kept on this device.
 //!
-//! What was asked for is paths; what the engine keeps is blocks. A scan of the mounted file system makes the ones of the others,
-//! when a path is pinned, at each opening, and when something at or below it has changed (`follow`). A scan only ever adds to
-//! what is kept before all paths were scanned since the opening; so nothing that was pinned goes because it was not looked
-//! at yet.
+//! A person pins paths; the engine keeps blocks. A scan of the mounted file system finds the blocks of the paths: when a path is pinned, at
+//! each opening, and when something at or below the path has changed (`follow`). Until all paths were scanned since the opening, a scan
+//! only adds to what is kept; so no pinned block is evicted because its path was not scanned yet.
 //!
-//! **The order of a change**: the file first, then the engine. A crash in between leaves at the next opening what was asked
-//! for.
+//! **The order of a change**: the file first, then the engine. After a crash in between, the next opening keeps what the person asked for.
 
 use super::Drive;
 use super::scanning::{Piece, ScanError, Scanner};
@@ -36,25 +34,25 @@ mod follow;
 mod saved;
 mod tally;
 
-/// Why a pin is not kept as a whole.
+/// Why a pin is kept only in part.
 const TOO_LARGE: &str = "it does not fit the cache";
 
 /// The pins of one drive, open or not.
 pub struct Pins {
-    // Held to look at them or to change them, never while waiting.
+    // Held to read or change them, never while waiting.
     state: Mutex<State>,
     /// One change at a time.
     changing: tokio::sync::Mutex<()>,
-    /// While the drive is mounted. Held to copy it.
+    /// Set while the drive is mounted. Held to copy it.
     eyes: Mutex<Option<Eyes>>,
-    /// All paths are to be looked at anew.
+    /// Asks for all paths to be scanned again.
     look_again: Notify,
 }
 
-/// Who looks at the mounted drive's files.
+/// The tasks that look at the mounted drive's files.
 struct Eyes {
     scanner: Arc<Scanner>,
-    /// Follows what changes, on a drive that is open for writing.
+    /// Follows changes, on a drive that is open for writing.
     following: Option<JoinHandle<()>>,
 }
 
@@ -63,35 +61,35 @@ struct State {
     whole: bool,
     /// Relative to the drive's root.
     paths: BTreeMap<String, Kept>,
-    /// The blocks that the file has.
+    /// The blocks as `pins.json` has them.
     saved: Saved,
-    /// Why what was pinned before is not known any more.
+    /// Why earlier pins are no longer known.
     lost: Option<String>,
-    /// Bytes for which there is no room. What of them was pinned when there was is kept all the same.
+    /// Pinned bytes that do not fit the cache. Those that were pinned while they still fitted are kept all the same.
     too_much: u64,
-    /// Whether what is kept takes more than all of the cache: it was pinned when that was larger.
+    /// Whether what is kept exceeds the whole cache: it was pinned when the cache was larger.
     is_over: bool,
-    /// Figures of the whole drive, when it was open.
+    /// Figures of the whole drive, from when it was open.
     whole_figures: Figures,
-    /// Its files, where it is pinned whole and they were looked at: to count them, since all blocks are kept anyway.
+    /// Its files, if it is pinned whole and they were scanned: only to count them, since all blocks are kept anyway.
     whole_files: Option<Arc<Tally>>,
 }
 
 /// A path that is pinned.
 #[derive(Clone, Default)]
 struct Kept {
-    /// What is there; none before it was scanned since the drive was opened, or where it cannot be.
+    /// What is there; `None` before the first scan since the opening, or if it cannot be scanned.
     tally: Option<Arc<Tally>>,
-    /// Whether that is all: else the blocks that it was before stay too.
+    /// Whether the scan saw everything; if not, the blocks of the scan before stay pinned too.
     is_seen: bool,
     /// Why it cannot be kept.
     problem: Option<String>,
-    /// As they were shown last.
+    /// The figures that were shown last.
     figures: Figures,
 }
 
 impl Pins {
-    /// Those that are remembered in a drive's directory. `expected` where there were some.
+    /// Loads the pins that are remembered in a drive's directory. `expected` if there should be some.
     pub fn load(directory: &Path, expected: bool) -> Self {
         let mut state = State::default();
         match Saved::load(directory, expected) {
@@ -117,12 +115,12 @@ impl Pins {
         }
     }
 
-    /// What the engine is to keep from the moment that it opens.
+    /// What the engine must keep from the moment that it opens.
     pub fn at_open(&self) -> Pinned {
         self.state.lock().saved.pinned()
     }
 
-    /// What a person should know of those of a drive that is open as that volume, or not open.
+    /// A warning about the pins of a drive that is open as `volume`, or is not open.
     pub fn warning(&self, volume: Option<&Volume>) -> Option<String> {
         let state = self.state.lock();
         let without_room = || volume.map_or(0, |volume| volume.pins_status().without_room_bytes);
@@ -153,7 +151,7 @@ impl Pins {
 }
 
 impl Drive {
-    /// Begins to look at the files of the drive, which was just mounted.
+    /// Starts looking at the files of the drive, which was just mounted.
     pub(super) fn begin_pins(self: &Arc<Self>, volume: &Arc<Volume>, writable: bool) {
         let Some(place) = self.place.read().clone() else { return };
         let (heard, hear) = tokio::sync::mpsc::unbounded_channel();
@@ -165,7 +163,7 @@ impl Drive {
         *self.pins.eyes.lock() = Some(Eyes { scanner, following });
     }
 
-    /// Ends that, so that the drive can be unmounted. Blocks for as long as it takes to end a process.
+    /// Stops that, so that the drive can be unmounted. Blocks for as long as it takes to end a process.
     pub(super) async fn end_pins(&self) {
         let eyes = self.pins.eyes.lock().take();
         let Some(Eyes { scanner, following }) = eyes else { return };
@@ -175,12 +173,12 @@ impl Drive {
         }
         let _ = tokio::task::spawn_blocking(move || scanner.stop()).await;
         let mut state = self.pins.state.lock();
-        // At the next opening they are looked at anew.
+        // The next opening scans them again.
         state.paths.values_mut().for_each(|path| (path.tally, path.is_seen) = (None, false));
         state.whole_files = None;
     }
 
-    /// Has all that is pinned be looked at anew.
+    /// Has all pinned paths scanned again.
     pub(super) fn look_at_pins_again(&self) {
         self.pins.look_again.notify_one();
     }
@@ -190,7 +188,7 @@ impl Drive {
         scanner.ok_or_else(|| failure::not_mounted(&self.name))
     }
 
-    /// Looks at `path`, counting files as they are found.
+    /// Scans `path`, counting files as they are found.
     async fn tally(
         &self,
         path: &str,
@@ -216,7 +214,7 @@ impl Drive {
         Ok(tally)
     }
 
-    /// Has the engine keep what is pinned now, and remembers it. To be called by one at a time.
+    /// Has the engine keep what is pinned now, and remembers it. One caller at a time.
     fn apply_pins(&self, volume: &Volume) -> io::Result<()> {
         let (whole, paths, wanted, before) = {
             let state = self.pins.state.lock();
@@ -257,9 +255,9 @@ impl Drive {
         Ok(())
     }
 
-    /// What of `wanted` the cache can hold, and the bytes that it cannot.
+    /// The part of `wanted` that the cache can hold, and the bytes that it cannot.
     fn what_fits(&self, volume: &Volume, wanted: Pinned, before: &Pinned) -> (Pinned, u64) {
-        // What waits for upload is on its way out, and most of it is just what is new here.
+        // Pending uploads are not counted: they will become evictable, and most of them are just the newly written pinned data.
         let needed = volume.cache_stays_bytes(&wanted);
         let limit = volume.status().cache_limit_bytes;
         // A tenth is left to work with.
@@ -270,17 +268,17 @@ impl Drive {
         let bytes: u64 = wanted.as_runs().iter().map(|run| run.byte_len()).sum();
         let too_much = bytes.min(needed - room);
         let fitting = fit::fit(wanted.as_runs(), before.as_runs(), (bytes - too_much) / BLOCK_BYTES);
-        // It is too much also where all of it was pinned before, and so stays: the cache is larger than it may be then.
+        // It counts as too much even if all of it was pinned before and so stays: the cache then exceeds its limit.
         (Pinned::runs(fitting), too_much)
     }
 
-    /// All that is pinned of the drive.
+    /// All pins of the drive.
     pub fn pins(&self) -> Vec<Pin> {
         let volume = self.live.read().clone();
         let root = self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned());
         let mut state = self.pins.state.lock();
         let too_much = state.too_much > 0;
-        // Before all was looked at, blocks stay that may go then.
+        // Until all paths were scanned, blocks stay that may be evicted afterwards.
         let is_over = state.is_over && state.paths.values().all(|pin| pin.is_seen);
         let mut pins = Vec::new();
         if state.whole {

@@ -1,11 +1,10 @@
-//! Adding and removing replicas, and making one the drive's store.
+//! Adding and removing replicas, and making a replica the drive's store.
 //!
-//! A promotion gives the former store up, then makes the replica the primary, and then remembers the new address. Before all of that it is written
-//! down that the drive is moving, and while it is nobody opens it or uploads what it has left: a store that says that the drive has gone
-//! makes a fork of that, which nobody wants of one that is to go on in the replica; and one that was away would take it, although the replica
-//! may be the primary by then. It is over with the new address, in one write; or where the replica is known not to have become the
-//! primary, and the former store has the drive again. Where that is not known the promotion is done again, which goes on from wherever
-//! it was cut off.
+//! A promotion retires the former store, then makes the replica the primary, then remembers the new address. Before all of that, it records
+//! that the drive is moving. While the drive is moving, nobody opens it or uploads its pending changes: a retired store would turn them
+//! into a fork, although they must continue in the replica; and a store that was away would accept them, although the replica may already
+//! be the primary. The move ends with the new address, in the same write; or when the replica is known not to have become the primary, and
+//! the former store has the drive again. If that is not known, the promotion is repeated, and continues from wherever it was interrupted.
 
 use super::Drive;
 use super::former::Former;
@@ -31,13 +30,12 @@ use holdall_core::volume::{self, Over};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many epochs beyond what this device has seen of a store that cannot be asked a replica begins: openings that it has not seen have
-/// taken one each, and a version of the replica must not be taken for one of theirs.
+/// If a store cannot be asked, its replica begins this many epochs beyond what this device has seen of the store: each opening that this
+/// device has not seen took one epoch, and a version of the replica must not be mistaken for one of theirs.
 const EPOCHS_UNSEEN: u64 = 1 << 20;
 
 impl Drive {
-    /// Adds a replica: tries the store, readies it, and copies everything while the drive is open. Of a closed drive it is
-    /// opened for that.
+    /// Adds a replica: tries the store, prepares it, and copies everything while the drive is open. A closed drive is opened for that.
     pub async fn add_replica(self: &Arc<Self>, url: StoreUrl, work: Work) -> Result<ReplicaStatus, Failure> {
         let address = url.to_string();
         let known = {
@@ -54,7 +52,7 @@ impl Drive {
         let store = self.replica_store(&address).await?;
         let drive = self.uuid();
         self.tell_if_former(&address).await?;
-        // Before anything is put there: keys of another's drive are none of ours.
+        // Before anything is put there: the keys of another family's drive are not ours to replace.
         match family::describe(store.as_ref()).await {
             Ok(there) => {
                 let ours = replica::check_no_primary(&store, there.mode, &unlocked.sealer, drive).await;
@@ -81,7 +79,7 @@ impl Drive {
         }
         self.check_closed(&open)?;
         let opened = match self.relies_on_locks().await {
-            // The only way to another store. Nobody writes there any more but who does the same at the same moment.
+            // The only way to move to another store. The only other writers there are devices that do the same at the same time.
             Some(_) => self.open_engine_to_move().await?,
             None => self.open_engine(Over::Nobody).await?,
         };
@@ -89,15 +87,15 @@ impl Drive {
         *open = Some(opened);
         self.set_phase(Phase::Draining);
         let begun = self.replica_begun(&address);
-        // It may take hours: whoever opens the drive meanwhile has the copying go on there.
+        // It may take hours: if the drive is opened meanwhile, the copying continues there.
         drop(open);
         let waited = self.until_settled(begun, &work).await;
         if waited.is_ok() {
-            // Another one may have been added meanwhile.
+            // Another replica may have been added meanwhile.
             let others = self.settle_replicas(Duration::MAX);
             let _ = work.unless_interrupted(COPIED_WHILE_OPEN, others).await;
         }
-        // Where the drive is just being opened, nobody keeps replicas up for a moment.
+        // While the drive is being opened, its replicas do not run for a moment: wait for the opening.
         let open = self.open.lock().await;
         let status = self.replica_status(&address);
         drop(open);
@@ -111,7 +109,7 @@ impl Drive {
         found.ok_or_else(|| failure::no_replica(&self.name, url))
     }
 
-    /// What the store can do, as for a new drive.
+    /// What the store can do, tried as for a new drive.
     async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
         if let StoreUrl::File(path) = url {
             let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
@@ -129,7 +127,7 @@ impl Drive {
         }
     }
 
-    /// Keeps a replica up no more. What it has stays there.
+    /// Stops keeping a replica up to date. Its data stays there.
     pub fn remove_replica(&self, url: &StoreUrl) -> Result<(), Failure> {
         let url = url.to_string();
         if !self.config.lock().replicas.iter().any(|replica| replica.store == url) {
@@ -137,16 +135,16 @@ impl Drive {
         }
         self.remember(|config| {
             config.replicas.retain(|replica| replica.store != url);
-            // Whoever gives it up does not wait for it to become the drive's store.
+            // A person who removes the replica does not want it to become the drive's store.
             config.moving_to = config.moving_to.take().filter(|to| *to != url);
         })?;
         self.end_replica(&url);
         Ok(())
     }
 
-    /// Brings the wrapped keys to the replicas as they are now, so that a passphrase or recovery key that was changed opens none of them any
-    /// more. One that is away is caught up with: each time that it answers again, and each time that the drive is opened, its
-    /// keys are compared with those of the drive's store.
+    /// Copies the current wrapped keys to the replicas, so that a replaced passphrase or recovery key no longer opens any of them. A
+    /// replica that is away catches up later: its keys are compared with those of the drive's store whenever it answers again, and whenever
+    /// the drive is opened.
     pub(super) async fn share_keys(&self) {
         let configs = self.config.lock().replicas.clone();
         for config in configs {
@@ -172,7 +170,7 @@ impl Drive {
         }
     }
 
-    /// Makes a replica the drive's store, for when that is lost, or to move. Nothing is deleted anywhere.
+    /// Makes a replica the drive's store, after its store is lost or to move. Nothing is deleted anywhere.
     pub async fn promote(self: &Arc<Self>, request: api::Promote) -> Result<api::Promoted, Failure> {
         let url = crate::daemon::stores::read(&request.store)?.to_string();
         let mut open = self.open.lock().await;
@@ -207,11 +205,11 @@ impl Drive {
         let newer_here = base
             .and_then(|base| base.id())
             .is_some_and(|id| id.drive != drive || order(id) > order(newest.root));
-        // What is in the replica, if it was promoted before, tells more than what it was promoted with.
+        // If the replica was promoted before, its present content says more than the version that it was promoted with.
         let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
         let newer_there = match &former {
             Former::There(_, head, _) => order(head.root) > order(newest.root),
-            // Whoever else had the drive may have uploaded more than the replica got.
+            // Another device that had the drive may have uploaded more than the replica got.
             Former::Away => newest.device != device.id,
             Former::Retired => false,
         };
@@ -219,7 +217,7 @@ impl Drive {
             let reachable = matches!(former, Former::There(..));
             return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), reachable));
         }
-        // What can fail there fails before the former store is given up.
+        // Whatever can fail at the replica must fail before the former store is retired.
         let version = objects.root(newest.root, Some(newest.root_hash)).await;
         version.map_err(|error| failure::at_store(failure::read(&error), &url))?;
         try_to_put(&objects).await.map_err(|error| failure::at_store(failure::store(&error), &url))?;
@@ -227,7 +225,7 @@ impl Drive {
             if let Err(error @ StoreError::Denied { .. }) = try_to_put(former).await {
                 return Err(failure::at_store(failure::store(&error), &self.store_url()));
             }
-            // A passphrase that was changed while the replica was away.
+            // The passphrase may have been changed while the replica was away.
             let (store, family) = (self.replica_store(&url).await?, &unlocked.family);
             let shared = replica::prepare(former.store().as_ref(), &store, family, &unlocked.sealer).await;
             shared.map_err(at_replica)?;
@@ -237,7 +235,7 @@ impl Drive {
             // The former store first: a crash in between leaves no store that takes commits, never two.
             let judged = (head.as_ref(), etag.clone());
             if let Err(error) = core_drive::retire(former, judged, &url, device).await {
-                // One whose answer was lost may have been done, or be done yet.
+                // If the answer was lost, the store may have been retired, or be retired later.
                 if !matches!(error, DriveError::Read(_)) {
                     self.moves_no_more(was_moving);
                 }
@@ -253,13 +251,13 @@ impl Drive {
         let promotion = Promotion { above, is_away, accepts_loss: request.accept_loss };
         let (head, with) = match replica::promote(&objects, drive, promotion, device).await {
             Ok(promoted) => (promoted.head, promoted.with.root),
-            // An earlier try came so far.
+            // An earlier try came this far.
             Err(ReplicaError::Already) => {
                 let current = core_drive::current(&objects, drive).await;
                 (current.map_err(|error| failure::drive(&error))?.0, newest.root)
             }
             Err(error) => {
-                // Where it may live in the replica, also because of an earlier try, it must not live in its former store as well.
+                // If the drive may live in the replica, also because of an earlier try, it must not live in its former store as well.
                 if !matches!(error, ReplicaError::Unsure(_)) && was_moving.is_none() {
                     self.stay(&former).await;
                 }
@@ -282,7 +280,7 @@ impl Drive {
             }
             all.replicas.retain(|replica| replica.store != url);
             all.former.retain(|former| former.store != url && former.store != left.store);
-            // Of what those before have, this one may lack more.
+            // This store may lack more of what the earlier stores have.
             all.former.iter_mut().for_each(|former| former.left_with = former.left_with.min(left.left_with));
             all.former.extend(matches!(former, Former::Away).then_some(left));
         })?;
@@ -300,7 +298,7 @@ impl Drive {
         })
     }
 
-    /// Writes down that `url` is becoming the drive's store. Returns what was becoming it so far.
+    /// Records that `url` is becoming the drive's store. Returns what was becoming it until now.
     fn begin_to_move(&self, url: &str) -> Result<Option<String>, Failure> {
         let before = self.config.lock().moving_to.clone();
         let begun = self.remember(|config| config.moving_to = Some(url.to_owned()));
@@ -310,7 +308,7 @@ impl Drive {
         begun.map(|()| before)
     }
 
-    /// Nothing has come of it.
+    /// The move has not happened.
     fn moves_no_more(&self, was_moving: Option<String>) {
         if let Err(failure) = self.remember(|config| config.moving_to = was_moving) {
             tracing::error!(drive = self.name, message = failure.message, "promote the replica again");
@@ -328,7 +326,7 @@ impl Drive {
         self.moves_no_more(None);
     }
 
-    /// Refuses to use the drive where it may live in a replica by now.
+    /// Refuses to use the drive if it may already live in a replica.
     pub(super) fn check_not_moving(&self) -> Result<(), Failure> {
         match &self.config.lock().moving_to {
             Some(url) => Err(failure::moving(&self.name, url)),
@@ -336,7 +334,7 @@ impl Drive {
         }
     }
 
-    /// Whether the replica, if it is a primary already, has all that this computer remembers of the drive.
+    /// Whether the replica, if it is already a primary, has all that this computer remembers of the drive.
     async fn is_in_primary(
         &self,
         objects: &Objects,
@@ -355,7 +353,7 @@ impl Drive {
     }
 }
 
-/// Whether the store takes anything.
+/// Whether the store takes writes.
 async fn try_to_put(objects: &Objects) -> Result<(), StoreError> {
     let name = format!("{}promotion-{}", probe::AREA, uuid::Uuid::new_v4().simple());
     objects.store().put(&name, bytes::Bytes::from_static(b"?"), When::Absent).await?;

@@ -1,5 +1,5 @@
-//! Whether a store still does what its family relies on. It is tried beside each opening for writing: a server may have
-//! been replaced, or a proxy put in front of it, since the drive was made. What is found can only take trust away.
+//! Whether a store still does what its family relies on. It is tried beside each opening for writing: since the drive was created, a server
+//! may have been replaced, or a proxy put in front of it. The result can only take trust away.
 
 use super::Drive;
 use crate::api::{ActivityKind, Failure};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Drive {
     /// Tries the store, unless it is a directory that only this computer changes, or was tried a moment ago. A store that cannot be tried
-    /// is not judged: whatever keeps it from answering keeps the opening from it as well.
+    /// is not judged: whatever keeps it from answering the trial keeps it from answering the opening too.
     pub(super) async fn try_store(&self) -> Option<Report> {
         let url = StoreUrl::parse(&self.store_url()).ok()?;
         if stores::is_local_directory(&url).await || self.stores.is_proved(&url) {
@@ -25,7 +25,7 @@ impl Drive {
         let (stores, meter) = (self.stores.clone(), self.meter());
         let trial = async move {
             let tried = trial::of(&stores, &url, (&credentials, &meter), Effort::QUICK, None).await;
-            // Nobody waits for that.
+            // Nobody waits for the cleaning up.
             tokio::spawn(async move { stores.sweep_trials(&url, &credentials, &meter).await });
             tried
         };
@@ -45,7 +45,7 @@ impl Drive {
         }
     }
 
-    /// Why the drive cannot be written where its store is now: it relies on locks, and other computers do not see those.
+    /// Why the drive cannot be written where its store is now: it relies on locks, and other computers do not see them.
     pub(super) async fn relies_on_locks(&self) -> Option<Failure> {
         let swaps = self.config.lock().mode == Mode::Swap;
         let url = StoreUrl::parse(&self.store_url()).ok().filter(|_| swaps)?;
@@ -62,7 +62,7 @@ impl Drive {
         self.warn_where_synced(&self.store_url()).await;
     }
 
-    /// The same of any store of the drive.
+    /// The same for any store of the drive.
     pub(super) async fn warn_where_synced(&self, store: &str) {
         let Ok(url) = StoreUrl::parse(store) else { return };
         if let Some(tool) = stores::sync_tool(&url).await {
@@ -70,11 +70,11 @@ impl Drive {
         }
     }
 
-    /// What a trial means for a drive that is being opened for writing.
+    /// Applies a trial's result to a drive that is being opened for writing.
     pub(super) fn judge(&self, report: Option<&Report>) -> Result<(), Failure> {
         let family = self.config.lock().mode;
         let Some(report) = report else { return Ok(()) };
-        // Credentials that may not write are told by the opening itself, better than by a mode.
+        // The opening itself reports read-only credentials, and better than a mode could.
         if !report.rights.write || !report.rights.read || !report.rights.list {
             return Ok(());
         }
@@ -96,8 +96,8 @@ impl Drive {
     }
 }
 
-/// Waits so long for a trial. It goes on to its end all the same, and so does one that nobody waits for any more: what it has put into the
-/// store is deleted there.
+/// Waits for a trial for at most `patience`. The trial runs to its end all the same, even if nobody waits for it any longer, so that it
+/// deletes what it has put into the store.
 async fn to_its_end<T: Send + 'static>(
     patience: Duration,
     trial: impl Future<Output = T> + Send + 'static,
@@ -112,7 +112,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[tokio::test(start_paused = true)]
-    async fn a_trial_that_takes_too_long_cleans_up_all_the_same() {
+    async fn a_trial_that_takes_too_long_still_cleans_up() {
         let cleaned = Arc::new(AtomicU32::new(0));
         let trial = |takes| {
             let cleaned = cleaned.clone();
@@ -123,7 +123,7 @@ mod tests {
         };
         assert_eq!(to_its_end(PATIENCE, trial(PATIENCE / 2)).await, Some(0));
         assert_eq!(to_its_end(PATIENCE, trial(PATIENCE * 2)).await, None);
-        // Nor does anybody wait for this one: its opening has failed.
+        // Nobody waits for this trial either: its opening has failed.
         assert!(tokio::time::timeout(PATIENCE / 4, to_its_end(PATIENCE, trial(PATIENCE / 2))).await.is_err());
         tokio::time::sleep(PATIENCE * 2).await;
         assert_eq!(cleaned.load(Relaxed), 3);

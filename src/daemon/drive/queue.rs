@@ -1,4 +1,4 @@
-//! What waits to be uploaded, and uploading it at once.
+//! The pending uploads, and uploading them at once.
 
 use super::Drive;
 use super::opened::SYNC_DEADLINE;
@@ -10,7 +10,7 @@ use holdall_core::push::{Outgoing, PushState};
 use std::sync::Arc;
 
 impl Drive {
-    /// What is on its way, in the order in which it was begun, and what waits behind it.
+    /// The uploads under way, in the order in which they began, and then what is pending behind them.
     pub fn queue(&self) -> Vec<Queued> {
         let live = self.live.read();
         let Some(volume) = live.as_ref() else { return Vec::new() };
@@ -19,7 +19,7 @@ impl Drive {
         status.push.map(|push| queue(&push, unsent_bytes)).unwrap_or_default()
     }
 
-    /// Uploads what waits without waiting for more, and tries again what the store did not take. Nobody waits for it here.
+    /// Uploads pending changes without waiting for more, and retries what the store did not take. Returns at once.
     pub fn upload_now(self: &Arc<Self>) -> Result<api::Nothing, Failure> {
         if let Some(why) = self.pause() {
             return Err(failure(
@@ -37,7 +37,7 @@ impl Drive {
         pusher(&volume).push_now();
         let (drive, volume) = (self.clone(), Arc::downgrade(&volume));
         tokio::spawn(async move {
-            // What programs have written and not synced is to go along.
+            // Includes what programs have written and not synced.
             drive.write_back(SYNC_DEADLINE).await;
             if let Some(volume) = volume.upgrade() {
                 pusher(&volume).push_now();
@@ -72,7 +72,7 @@ fn outgoing(outgoing: &Outgoing) -> Queued {
     Queued {
         kind,
         bytes: outgoing.bytes,
-        // Between two tries as many as have failed; else the one that is under way counts, too.
+        // Between two tries, the tries that have failed; during a try, that one counts too.
         tries: outgoing.failures + u32::from(outgoing.next_try_ms.is_none()),
         last_error: outgoing.last_error.as_deref().map(crate::words::sentence),
         next_try_at: outgoing.next_try_ms.map(time),

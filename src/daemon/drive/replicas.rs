@@ -1,4 +1,4 @@
-//! Replicas of an open drive: one task each, which the engine does not wait for.
+//! The replicas of an open drive: a task for each, which the engine does not wait for.
 
 use super::Drive;
 use crate::api::{self, Failure, ReplicaState, ReplicaStatus, Unit};
@@ -20,23 +20,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often a progress is told.
+/// How often the progress is reported.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// How long a closing drive waits for replicas that are on their way. What is missing then is brought at the next opening.
+/// How long a closing drive waits for replicas that are still copying. The next opening copies what is missing then.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
-/// What it means that nobody waits for a copy any more.
+/// The text for a person whose wait for a copy was interrupted.
 pub(super) const COPIED_WHILE_OPEN: &str =
     "The replica is added. What is missing there is copied while the drive is open.";
 
 /// The replicas of an open drive.
 pub struct Replicas {
     hub: Arc<Replicated>,
-    /// Of the primary.
+    /// The primary's objects.
     objects: Arc<Objects>,
-    /// Counts what is asked of them, beside what is asked of the primary.
+    /// Counts the requests to the replicas, together with those to the primary.
     meter: Meter,
     family: Family,
-    /// What is wanted of those that begin.
+    /// What replicas that begin from now on are told to do.
     wanted: Wanted,
     running: Vec<Running>,
 }
@@ -49,7 +49,7 @@ struct Running {
 }
 
 impl Replicas {
-    /// Those of a drive whose engine uses `hub`, which reads and writes `primary`. None of them runs yet.
+    /// The replicas of a drive whose engine uses `hub`, which reads and writes `primary`. None of them runs yet.
     pub fn new(
         hub: Arc<Replicated>,
         primary: Arc<dyn Store>,
@@ -69,7 +69,7 @@ impl Replicas {
         }
     }
 
-    /// Begins to keep a replica up, however long its store is away.
+    /// Starts keeping a replica up to date, however long its store is away.
     fn begin(&mut self, config: &ReplicaConfig, stores: &Arc<Stores>) {
         let store: Arc<dyn Store> = Arc::new(Later::new(stores.clone(), &config.store, self.meter.clone()));
         let family = Family::new(self.family.family, self.family.cipher, config.mode);
@@ -86,7 +86,7 @@ impl Replicas {
         }
     }
 
-    /// How they are.
+    /// The status of each.
     pub fn statuses(&self) -> Vec<ReplicaStatus> {
         let commits = self.hub.commits();
         self.running.iter().map(|running| running.status(commits)).collect()
@@ -136,7 +136,7 @@ impl Running {
     }
 }
 
-/// A replica that is waited for.
+/// A replica that a client waits for.
 pub(super) struct Begun {
     hub: Arc<Replicated>,
     progress: watch::Receiver<Progress>,
@@ -153,10 +153,10 @@ async fn settled(hub: &Replicated, mut progress: watch::Receiver<Progress>) {
 }
 
 impl Drive {
-    /// Begins to keep up the replicas that are remembered.
+    /// Starts keeping the remembered replicas up to date.
     pub(super) fn begin_replicas(&self, mut replicas: Replicas) {
         let configs = self.config.lock().replicas.clone();
-        // Who pauses from now on waits for them.
+        // A pause from now on waits for this lock, and so reaches them.
         let mut now = self.replicas.lock();
         replicas.set_paused(self.pause().is_some());
         for config in &configs {
@@ -169,13 +169,13 @@ impl Drive {
         *now = Some(replicas);
     }
 
-    /// A replica's store, as it is.
+    /// A replica's store.
     pub(super) async fn replica_store(&self, url: &str) -> Result<Arc<dyn Store>, Failure> {
         let url = StoreUrl::parse(url).map_err(|error| crate::daemon::failure::url(&error))?;
         Ok(self.stores.connect(&url, &self.meter()).await?)
     }
 
-    /// Begins to keep up one that is new.
+    /// Starts keeping a new replica up to date.
     pub(super) fn begin_replica(&self, config: &ReplicaConfig) -> Option<Begun> {
         let mut replicas = self.replicas.lock();
         let replicas = replicas.as_mut()?;
@@ -184,12 +184,12 @@ impl Drive {
         replicas.begun(&config.store)
     }
 
-    /// One that is being kept up.
+    /// A replica that is already kept up to date.
     pub(super) fn replica_begun(&self, url: &str) -> Option<Begun> {
         self.replicas.lock().as_ref()?.begun(url)
     }
 
-    /// Waits until it has everything. Where nobody waits any more it goes on.
+    /// Waits until the replica has everything. It continues even if nobody waits any longer.
     pub(super) async fn until_settled(&self, begun: Option<Begun>, work: &Work) -> Result<(), Failure> {
         let Some(Begun { hub, progress }) = begun else { return Ok(()) };
         let told = async {
@@ -208,21 +208,21 @@ impl Drive {
         work.unless_interrupted(COPIED_WHILE_OPEN, waiting).await
     }
 
-    /// Switches them off or on.
+    /// Pauses or resumes them.
     pub(super) fn pause_replicas(&self, paused: bool) {
         if let Some(replicas) = &mut *self.replicas.lock() {
             replicas.set_paused(paused);
         }
     }
 
-    /// Has replicas that are waited for tried at once, and all looked at anew.
+    /// Has replicas that wait for a retry tried at once, and all of them checked again.
     pub fn look_at_replicas_again(&self) {
         if let Some(replicas) = &*self.replicas.lock() {
             replicas.hub.look_again();
         }
     }
 
-    /// Ends one.
+    /// Stops one.
     pub(super) fn end_replica(&self, url: &str) {
         if let Some(replicas) = &mut *self.replicas.lock() {
             replicas.end(url);
@@ -245,13 +245,13 @@ impl Drive {
         let _ = tokio::time::timeout(limit, all).await;
     }
 
-    /// Ends all, after those that are on their way have had a moment.
+    /// Stops all, after a moment for those that are still copying.
     pub(super) async fn end_replicas(&self) {
         self.settle_replicas(LAST_PATIENCE).await;
         self.stop_replicas();
     }
 
-    /// Ends all at once. What is missing is brought at the next opening.
+    /// Stops all at once. The next opening copies what is missing.
     pub(super) fn stop_replicas(&self) {
         let replicas = self.replicas.lock().take();
         if let Some(replicas) = replicas {
@@ -259,12 +259,12 @@ impl Drive {
         }
     }
 
-    /// How the replicas of the drive are; of a closed drive, which there are.
+    /// The status of the drive's replicas; for a closed drive, only which replicas it has.
     pub fn replica_statuses(&self) -> Vec<ReplicaStatus> {
         if let Some(replicas) = &*self.replicas.lock() {
             return replicas.statuses();
         }
-        // What was last known of it tells which versions it has.
+        // The last known status says which versions a replica has.
         let last = self.shown.lock().last.as_ref().map_or(Vec::new(), |last| last.replicas.clone());
         let closed = |config: &ReplicaConfig| {
             let known = last.iter().find(|replica| replica.store == config.store);

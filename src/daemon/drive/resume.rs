@@ -1,4 +1,4 @@
-//! Taking up what a former daemon had open: its block device and its mount where they are still there, else anew.
+//! Taking over what a former daemon had open: its block device and its mount if they are still there; otherwise both are made again.
 
 use super::Drive;
 use super::away::{self, AGAIN_AFTER};
@@ -17,11 +17,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a drive that could not be taken up again is tried.
+/// How often a drive that could not be taken over is tried again.
 const RESUME_EVERY: Duration = Duration::from_secs(5);
 
 impl Drive {
-    /// Takes up what a former daemon had open, however long its store is away.
+    /// Takes over what a former daemon had open, however long its store is away.
     pub async fn resume(self: &Arc<Self>) {
         let Some(was) = self.config.lock().open.clone() else { return };
         self.set_phase(self.phase_of_opening());
@@ -32,9 +32,9 @@ impl Drive {
             let mut without = Some(failure).filter(away::goes_without);
             loop {
                 let pause = match last {
-                    // Wrong credentials that come all the time are taken for an attack; and another computer may have the drive for days.
+                    // Stores mistake repeated wrong credentials for an attack; and another computer may have the drive for days.
                     Code::Credentials | Code::Held => refused.next(Some(RESUME_EVERY)),
-                    // Programs wait for what may be here; a store that has asked for patience has some.
+                    // Programs wait for data that may be here; a store that has asked for patience gets some.
                     _ if without.as_ref().is_some_and(|why| why.retry_after().is_none()) => AGAIN_AFTER,
                     _ => RESUME_EVERY,
                 };
@@ -45,7 +45,7 @@ impl Drive {
                 }
                 match drive.try_resume(&was, without.take()).await {
                     Ok(()) => return,
-                    // The next time it is opened without its store.
+                    // The next try opens it without its store.
                     Err(failure) => {
                         last = failure.code;
                         without = Some(failure).filter(away::goes_without);
@@ -55,10 +55,10 @@ impl Drive {
         });
     }
 
-    /// `without` is how the store failed the last time, where a drive goes on without.
+    /// `without` is the store's last failure, if the drive continues without its store after it.
     async fn try_resume(self: &Arc<Self>, was: &OpenAs, without: Option<Failure>) -> Result<(), Failure> {
         let mut open = self.open.lock().await;
-        // One that is being uploaded is waited for.
+        // A drive that is uploading must finish first.
         if let Some(open) = &*open {
             let is_up = open.attachment.is_some() || open.serving;
             return is_up
@@ -90,7 +90,7 @@ impl Drive {
         was: &OpenAs,
         without: Option<Failure>,
     ) -> Result<OpenDrive, Failure> {
-        // What nobody uses any more has no need to go on as a fork where others have taken the drive since.
+        // A fork is only needed while programs may still use it; nobody uses a drive whose mount has ended.
         let mounted = was.mount.may_be_there();
         let again = Taking::Again { patience: Patience::Short };
         let mut opened = match (self.open_in_place(again, mounted).await, &without) {
@@ -104,7 +104,7 @@ impl Drive {
             let Some(attached) = attach::reattach(device, &identity, &site)? else { return Ok(None) };
             match filesystem::find(&attached)? {
                 Some(mounted) => Ok(Some(Attachment { attached, mounted })),
-                // A device without a mount: it ended while it was opening or closing.
+                // A device without a mount: the daemon ended while opening or closing.
                 None => {
                     drop(attached);
                     attach::take_down(identity.uuid, &site)?;
@@ -115,7 +115,7 @@ impl Drive {
         let found = found.await.map_err(|error| failure::local(&io::Error::other(error)))?;
         let attachment = match found.map_err(|error| error.failure())? {
             Some(attachment) => attachment,
-            // Nobody uses the fork: the drive itself is what is opened again.
+            // Nobody uses the fork: the drive itself is opened again.
             None if self.fork_in(&opened.volume).is_some() => {
                 self.put_down(opened).await;
                 self.part_unmounted()?;
@@ -141,7 +141,7 @@ impl Drive {
             }
         });
         if let Err(failure) = noted {
-            // That it is mounted was noted before it was. Programs have waited long enough.
+            // That it is mounted was recorded before it was mounted. Programs have waited long enough.
             tracing::warn!(drive = self.name, message = failure.message, "its block device is not noted");
         }
         Ok(opened)

@@ -1,7 +1,7 @@
-//! How much of the local disk a drive's cache may take, and freeing that of a closed drive.
+//! How much of the local disk a drive's cache may take, and deleting the cache of a closed drive.
 //!
-//! A closed drive's cache counts towards the limit for all drives; what is left is shared by those that are open. The cache of a drive
-//! that is closed may be deleted at any moment: what the store does not have is in the journal.
+//! A closed drive's cache counts towards the limit for all drives; the open drives share the rest. The cache of a closed drive may be
+//! deleted at any moment: what the store lacks is in the journal.
 
 use super::Drive;
 use super::engine::{CACHE_SHARE, free_without};
@@ -16,12 +16,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Less no cache can work with.
+/// No cache can work with less.
 pub(in crate::daemon) const LEAST_BYTES: u64 = 64 * BLOCK_BYTES;
 
 impl Drive {
-    /// Bytes that the cache may take: what a person has said, as far as the disk goes, else half of the disk; and no more than this
-    /// drive's share of what all may take.
+    /// Bytes that the cache may take: the limit that a person has set, but not more than the disk has; otherwise half of the disk; and
+    /// never more than this drive's share of the limit for all drives.
     pub(super) fn cache_limit(&self) -> io::Result<u64> {
         let free = free_without(&self.registry.cache_directory(self.uuid()))?;
         let limits = self.stores.limits();
@@ -34,17 +34,17 @@ impl Drive {
         Ok(limit.min(shared.unwrap_or(u64::MAX)).max(LEAST_BYTES))
     }
 
-    /// Whether what has to stay in the cache fits into this drive's share of what all may take.
+    /// Whether what must stay in the cache fits this drive's share of a limit for all drives.
     pub fn fits_total(&self, total: u64) -> Result<(), Failure> {
         let (closed_bytes, others_open) = self.others_caches();
         self.fits_cache(share(total, closed_bytes, others_open))
     }
 
-    /// Bytes in the caches of other drives that are closed, and how many others are open.
+    /// Bytes in the caches of other closed drives, and the number of other open drives.
     fn others_caches(&self) -> (u64, u64) {
         let known = self.known.upgrade();
         let all: Vec<_> = known.map(|known| known.lock().values().cloned().collect()).unwrap_or_default();
-        // Whoever asks may hold his own: no writer that waits may come in between.
+        // The caller may hold its own lock: no waiting writer may come in between.
         let others = all.iter().filter(|drive: &&Arc<Drive>| drive.uuid() != self.uuid());
         others.fold((0, 0), |(closed_bytes, open), drive| match drive.live.read_recursive().is_some() {
             true => (closed_bytes, open + 1),
@@ -52,7 +52,7 @@ impl Drive {
         })
     }
 
-    /// What the cache takes of the disk, for a drive that is closed.
+    /// Bytes that the cache of a closed drive takes of the disk.
     fn closed_cache_bytes(&self) -> u64 {
         let directory = self.registry.cache_directory(self.uuid());
         if !directory.exists() {
@@ -66,7 +66,7 @@ impl Drive {
         self.config.lock().cache_bytes
     }
 
-    /// Whether the drive can have this limit of its own, and what is then saved. 0 means none.
+    /// Checks whether the drive can have this limit of its own, and returns what to save. 0 removes the limit.
     pub fn check_own_cache(&self, bytes: Option<u64>) -> Result<Option<u64>, Failure> {
         let next = changed_cache(self.own_cache(), bytes)?;
         next.map_or(Ok(()), |bytes| self.fits_cache(bytes))?;
@@ -79,7 +79,7 @@ impl Drive {
         self.remember(|config| config.cache_bytes = next)
     }
 
-    /// What was read first at the last openings is not fetched any more, until the next one.
+    /// Stops prefetching what the last openings read first, until the next opening.
     pub fn stop_prefetch(&self) -> api::Nothing {
         if let Some(volume) = &*self.live.read() {
             volume.stop_trace();
@@ -87,7 +87,7 @@ impl Drive {
         api::Nothing {}
     }
 
-    /// Deletes the cache of a drive that is closed.
+    /// Deletes the cache of a closed drive.
     pub(super) async fn evict_closed(self: &Arc<Self>) -> Result<Evicted, Failure> {
         let open = self.open.lock().await;
         if self.is_left_to_upload() {
@@ -110,12 +110,12 @@ impl Drive {
     }
 }
 
-/// A drive's share of what all may take, beside those that are closed and others that are open. Pure.
+/// A drive's share of the limit for all drives, beside closed drives and other open drives. Pure.
 fn share(total: u64, closed_bytes: u64, others_open: u64) -> u64 {
     total.saturating_sub(closed_bytes) / (others_open + 1)
 }
 
-/// Deletes what is in a cache's directory, but for its lock, which is held.
+/// Deletes everything in a cache's directory but its lock, which is held.
 fn empty(directory: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_may_take_is_shared_after_the_closed_ones() {
+    fn open_drives_share_what_closed_ones_leave() {
         const GIB: u64 = 1 << 30;
         assert_eq!(share(20 * GIB, 0, 0), 20 * GIB);
         assert_eq!(share(20 * GIB, 8 * GIB, 0), 12 * GIB);

@@ -1,5 +1,5 @@
-//! The process that looks at a mounted drive's files for us ([`crate::scanner`]): started when it is needed first, killed before
-//! the drive is unmounted. It is told where nobody waits any more for what it looks at, so that others have their turn.
+//! The process that looks at a mounted drive's files for us ([`crate::scanner`]): started when it is first needed, killed before the drive
+//! is unmounted. It learns which scans nobody waits for any longer, so that others have their turn.
 
 use crate::attach::filesystem::Mounted;
 use crate::scanner::{self, Blind, Named, Order, Run, Scan, Seen, Told, Unscannable};
@@ -18,24 +18,24 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long a killed process is waited for. One that does not go waits for the drive in the kernel.
+/// How long to wait for a killed process. A process that does not end waits for the drive in the kernel.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is heard without having been asked for.
+/// News that comes without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Something has changed at or below these paths.
     Changed(Vec<String>),
-    /// The process has ended: what changes from here on is not heard.
+    /// The process has ended: changes from here on go unnoticed.
     Lost,
 }
 
-/// Why there is no result of a scan.
+/// Why a scan has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanError {
-    /// The path cannot be looked at.
+    /// The path cannot be scanned.
     Unscannable(Unscannable),
-    /// Whoever collects the result does not want that much.
+    /// The collector does not want that much.
     TooMany,
     /// The process has ended, or could not be started.
     Gone(String),
@@ -43,15 +43,15 @@ pub enum ScanError {
 
 /// A piece of what a scan finds.
 pub(super) enum Piece {
-    /// Of each file its runs, and those of directories.
+    /// The runs of each file, and those of directories.
     Runs(Vec<Vec<Run>>, Vec<Run>),
-    /// What is in a directory.
+    /// The entries of a directory.
     Names(Vec<Named>),
-    /// What is below a directory.
+    /// The entries below a directory.
     Outline(Vec<Seen>),
 }
 
-/// What a scan finds is handed to this, piece by piece. False ends it.
+/// Receives what a scan finds, piece by piece. Returning false ends the scan.
 pub(super) type Collect = Box<dyn FnMut(Piece) -> bool + Send>;
 
 /// The scanner of one mount.
@@ -67,7 +67,7 @@ pub(super) struct Scanner {
 #[derive(Default)]
 struct State {
     process: Option<Process>,
-    /// Counts processes.
+    /// Counts the processes.
     generation: u64,
     scans: HashMap<u64, Running>,
     next_id: u64,
@@ -85,7 +85,7 @@ struct Running {
 }
 
 impl Scanner {
-    /// Of a mounted drive; what is heard goes to `heard`.
+    /// The scanner of a mounted drive; news goes to `heard`.
     pub fn new(mounted: Mounted, heard: mpsc::UnboundedSender<Heard>) -> Arc<Self> {
         let (target, mountpoint) = (mounted.target().clone(), mounted.mountpoint().to_owned());
         Arc::new(Self::with(mounted.program().to_owned(), (target, mountpoint), heard))
@@ -99,7 +99,7 @@ impl Scanner {
         Self { program, target, mountpoint, heard, state: Arc::default() }
     }
 
-    /// Looks at `path`, and hands what is found to `collect`.
+    /// Scans `path`, and hands what it finds to `collect`.
     pub async fn scan(
         &self,
         path: &str,
@@ -110,7 +110,7 @@ impl Scanner {
         self.begin(scan, collect).await
     }
 
-    /// Lists a directory, and hands what is in it to `collect`.
+    /// Lists a directory, and hands its entries to `collect`.
     pub async fn list(&self, path: &str, collect: Collect) -> Result<(), ScanError> {
         let scan = Scan {
             id: 0,
@@ -123,7 +123,7 @@ impl Scanner {
         self.begin(scan, collect).await.map(drop)
     }
 
-    /// Tells all that is in the drive by names and facts, and hands it to `collect`.
+    /// Hands all entries of the drive, by name and facts, to `collect`.
     pub async fn outline(&self, collect: Collect) -> Result<Blind, ScanError> {
         let scan =
             Scan { id: 0, path: ".".to_owned(), watch: false, drop_pages: false, list: false, outline: true };
@@ -138,21 +138,21 @@ impl Scanner {
             state.next_id += 1;
             let orders = self.process(&mut state).map_err(|error| ScanError::Gone(error.to_string()))?;
             state.scans.insert(id, Running { collect, ended });
-            // A process that is just ending has all scans fail.
+            // If the process is just ending, all scans fail.
             let _ = orders.send(Order::Scan(Scan { id, ..scan }));
             Waits { state: &self.state, id }
         };
         result.await.unwrap_or_else(|_| Err(ScanError::Gone("it was stopped".into())))
     }
 
-    /// Wants to hear of a path no more.
+    /// Stops watching a path.
     pub fn forget(&self, path: &str) {
         if let Some(process) = &self.state.lock().process {
             let _ = process.orders.send(Order::Forget { path: path.to_owned() });
         }
     }
 
-    /// Ends the process, and waits until it has ended: nothing of the drive is in use by it any more. Blocks.
+    /// Ends the process, and waits until it has ended: it then uses nothing of the drive. Blocks.
     pub fn stop(&self) {
         let process = {
             let mut state = self.state.lock();
@@ -165,7 +165,7 @@ impl Scanner {
         }
     }
 
-    /// Sends orders to the process, which is started if there is none.
+    /// The channel for orders to the process, which is started if there is none.
     fn process(&self, state: &mut State) -> io::Result<mpsc::UnboundedSender<Order>> {
         if state.stopped {
             return Err(io::Error::other("the drive is being closed"));
@@ -196,7 +196,7 @@ impl Drop for Scanner {
     }
 }
 
-/// Somebody who waits for a scan. Once they do not, it ends.
+/// A client that waits for a scan. Dropping it cancels the scan.
 struct Waits<'a> {
     state: &'a Mutex<State>,
     id: u64,
@@ -213,7 +213,7 @@ impl Drop for Waits<'_> {
 }
 
 impl State {
-    /// What goes on beyond what is wanted ends.
+    /// Ends a scan that goes beyond what is wanted.
     fn too_many(&self, id: u64) -> Result<Blind, ScanError> {
         self.cancel(id);
         Err(ScanError::TooMany)
@@ -236,7 +236,7 @@ fn kill(process: Process) {
     reap(child);
 }
 
-/// Carries orders to a process, and what it tells to whom it is for, until one of both ends.
+/// Passes orders to a process, and its answers to their scans, until the process or the scanner ends.
 async fn listen(
     stream: UnixStream,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -273,14 +273,14 @@ async fn listen(
         state.scans.clear();
         state.process.take()
     };
-    // Nobody listens where the drive is not followed.
+    // Nobody receives this if the drive is not followed.
     let _ = heard.send(Heard::Lost);
     if let Some(process) = gone {
         let _ = tokio::task::spawn_blocking(move || kill(process)).await;
     }
 }
 
-/// Hands a piece to whom it is for. Whether more of it is wanted.
+/// Hands a piece to its scan. Returns whether more is wanted.
 fn take(state: &mut State, id: u64, piece: Piece) -> bool {
     state.scans.get_mut(&id).is_none_or(|scan| (scan.collect)(piece))
 }
@@ -309,7 +309,7 @@ fn hear(told: Told, state: &Mutex<State>, heard: &mpsc::UnboundedSender<Heard>) 
         }
     };
     if let Some(scan) = state.scans.remove(&id) {
-        // Whoever asked may have gone; what was collected goes with it.
+        // The client may have gone; then the collected pieces are dropped with it.
         let _ = scan.ended.send(result);
     }
 }
@@ -321,7 +321,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
-    /// Notes what it is told, and finds a file at once in every scan but in that of "nothing", which does not end.
+    /// Records its orders, and finds a file at once in every scan except that of "nothing", which does not end.
     const SCRIPT: &str = r#"#!/bin/sh
 while read -r line; do
     echo "$line" >>"$0.told"
@@ -343,7 +343,7 @@ done
     }
 
     #[tokio::test]
-    async fn a_scan_that_nobody_waits_for_any_more_is_cancelled() {
+    async fn a_scan_without_a_waiting_client_is_cancelled() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         std::fs::write(&program, SCRIPT).unwrap();
@@ -354,14 +354,14 @@ done
         let told = || std::fs::read_to_string(dir.path().join("program.told")).unwrap_or_default();
         let is_cancelled = |id: u64| told().contains(&format!(r#"{{"cancel":{{"id":{id}}}}}"#));
 
-        // Whoever asked goes away.
+        // The client disconnects.
         let gone = tokio::time::timeout(
             Duration::from_millis(200),
             scanner.scan("nothing", (false, false), Box::new(|_| true)),
         );
         assert!(gone.await.is_err());
         until(|| is_cancelled(0)).await;
-        // Nobody wants so much.
+        // The collector does not want that much.
         let much = scanner.scan("much", (false, false), Box::new(|_| false)).await;
         assert_eq!(much, Err(ScanError::TooMany));
         until(|| is_cancelled(1)).await;

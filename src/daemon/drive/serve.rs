@@ -1,4 +1,4 @@
-//! Serving a drive by NBD, attached to nothing.
+//! Serving a drive by NBD, without attaching it.
 
 use super::Drive;
 use super::opened::OpenDrive;
@@ -20,16 +20,16 @@ use tokio::sync::MutexGuard;
 
 /// How long requests in flight may take when serving ends.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long is waited for a serving that is about to end: that whoever asked for it has gone is noticed a moment later, and they may
-/// want to mount the drive next.
+/// How long to wait for a serving that is about to end: the disconnection of its client is noticed a moment later, and the client may want
+/// to mount the drive next.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How often is looked whether it has ended.
+/// How often to check whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What it means that serving ends.
+/// The text for a person when serving ends.
 const NO_LONGER_SERVED: &str = "The drive is no longer served. What was written is safe on this computer.";
 
 impl Drive {
-    /// Serves the drive by NBD until whoever asked goes away.
+    /// Serves the drive by NBD until the client disconnects.
     pub async fn serve(self: &Arc<Self>, request: api::Serve, work: Work) -> Result<api::Served, Failure> {
         let mut open = self.when_served_no_longer().await;
         if let Some(open) = &*open {
@@ -43,7 +43,7 @@ impl Drive {
             return Err(failure);
         }
         let listener = Listener::bind(&request)?;
-        // Closed, but still uploading: it starts anew from its journal.
+        // Closed, but still uploading: it starts again from its journal.
         if let Some(draining) = open.take() {
             self.put_down(draining).await;
         }
@@ -64,7 +64,7 @@ impl Drive {
             }
             Err(failure) => Err(failure),
         };
-        // The server first, then the engine. At the daemon's end somebody else may have put the drive down already.
+        // The server first, then the engine. When the daemon ends, another task may already have put the drive down.
         let _ = tokio::task::spawn_blocking(move || server.shutdown(GRACE)).await;
         match &mut *open {
             Some(opened) if Arc::ptr_eq(&opened.volume, &volume) && volume.has_unsent() => {
@@ -76,13 +76,13 @@ impl Drive {
             _ => {}
         }
         if let Some(path) = &request.socket {
-            // The next one could not listen there.
+            // The next server could not listen there.
             let _ = std::fs::remove_file(path);
         }
         ended
     }
 
-    /// What is open, where a serving is about to end once it has; otherwise it is still being served.
+    /// The open drive, after waiting a moment for a serving that is about to end; the drive may still be served afterwards.
     pub(super) async fn when_served_no_longer(&self) -> MutexGuard<'_, Option<OpenDrive>> {
         let since = Instant::now();
         loop {
@@ -114,7 +114,7 @@ impl Listener {
         match (&request.socket, &request.tcp) {
             (Some(path), None) => {
                 let listener = UnixListener::bind(path).map_err(local)?;
-                // Whatever the umask says: who may connect may read and write the drive.
+                // Whatever the umask says: a program that may connect may read and write the drive.
                 std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(local)?;
                 Ok(Listener::Unix(listener, path.clone()))
             }
@@ -142,7 +142,8 @@ impl Listener {
                 Ok(format!("nbd+unix:///?socket={path}"))
             }
             Listener::Tcp(listener, address) => {
-                // On loopback every user of this computer can connect, and NBD knows no passwords. Beyond it one has insisted.
+                // On loopback every user of this computer can connect, and NBD knows no passwords. Beyond loopback, the person has
+                // insisted.
                 let listening = match address.ip().is_loopback() {
                     true => server.listen_tcp_for(listener, is_own),
                     false => server.listen_tcp(listener),

@@ -1,4 +1,4 @@
-//! Uploading what a drive holds, and collecting what its store holds in vain.
+//! Uploading a drive's changes, and collecting its garbage in the store.
 
 use super::Drive;
 use crate::api::{self, Failure, Unit};
@@ -10,19 +10,19 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a progress is told.
+/// How often the progress is reported.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Trims are all in when nothing is written for so long, and are not waited for any longer than this.
+/// All trims have arrived once nothing is written for `TRIMS_PAUSE`; they are waited for no longer than `TRIMS_PATIENCE`.
 const TRIMS_PAUSE: Duration = Duration::from_millis(200);
 const TRIMS_PATIENCE: Duration = Duration::from_secs(5);
-/// What it means that nobody waits for an upload any more.
+/// The text for a person whose wait for an upload was interrupted.
 pub(super) const GOES_ON: &str =
     "What was uploaded stays. The rest is safe on this computer and is uploaded later.";
-/// What it means that nobody waits for a collection any more.
+/// The text for a person whose wait for a collection was interrupted.
 const COLLECTED_IN_PART: &str = "What was deleted was needed by no version. The rest can be deleted later.";
 
 impl Drive {
-    /// Writes everything to the journal, pushes it, and waits for the commit.
+    /// Writes everything back to the journal, pushes it, and waits for the commit.
     pub async fn sync(self: &Arc<Self>, work: Work) -> Result<api::Synced, Failure> {
         if let Some(open) = &*self.open.lock().await {
             open.check_writable(&self.name)?;
@@ -32,14 +32,14 @@ impl Drive {
             let pusher = pusher(volume);
             let committed = work.unless_interrupted(GOES_ON, with_progress(volume, &work, pusher.sync()));
             let committed = committed.await?.map(synced).map_err(|error| failure::push(&error))?;
-            // It is safe in the store, but not as what was asked for.
+            // The data is safe in the store, but not in the drive that was asked for.
             self.check_no_fork(volume)?;
             Ok(committed)
         })
         .await
     }
 
-    /// Pushes what an open drive holds, so that what is in the store is what a person sees.
+    /// Pushes the changes of an open drive, so that the store has what a person sees.
     pub async fn push_if_open(self: &Arc<Self>, work: &Work) -> Result<(), Failure> {
         let volume = match &*self.open.lock().await {
             Some(open) if open.is_writable() => {
@@ -53,7 +53,7 @@ impl Drive {
         pushed.await?.map(drop).map_err(|error| failure::push(&error))
     }
 
-    /// Collects garbage, and that of what was deleted a moment ago: it is none before that is uploaded.
+    /// Collects garbage, including what was deleted a moment ago: that becomes garbage only once the deletion is uploaded.
     pub async fn collect(self: &Arc<Self>, work: Work) -> Result<api::Collected, Failure> {
         let is_mounted = match &*self.open.lock().await {
             Some(open) if open.is_writable() => open.sync_file_system().await.map(|()| true)?,
@@ -70,7 +70,7 @@ impl Drive {
                 let is_up = pusher.is_paused() || push_unless_full(volume, &work).await?;
                 if !is_up {
                     collected.extend(collect().await?);
-                    // There may be room now.
+                    // The store may have space now.
                     push_unless_full(volume, &work).await?;
                 }
                 collected.extend(collect().await?);
@@ -91,7 +91,7 @@ impl Drive {
     }
 }
 
-/// Pushes everything, unless the store has no room for it: it has none before a collection then. Whether it did.
+/// Pushes everything, unless the store lacks the space: it has none until garbage is collected. Returns whether it pushed.
 async fn push_unless_full(volume: &Volume, work: &Work) -> Result<bool, PushError> {
     let pusher = pusher(volume);
     tokio::select! { biased;
@@ -100,7 +100,7 @@ async fn push_unless_full(volume: &Volume, work: &Work) -> Result<bool, PushErro
     }
 }
 
-/// ext4 trims what was deleted when its journal has it, and behind the back of whoever waits for that.
+/// ext4 trims deleted blocks after its journal has committed the deletion, and does not report when it has.
 async fn trims_are_in(volume: &Volume) {
     let until = Instant::now() + TRIMS_PATIENCE;
     let mut before = None;
@@ -114,7 +114,7 @@ async fn trims_are_in(volume: &Volume) {
     }
 }
 
-/// Waits for `doing`, telling how much of what waits now is in the store, over all its batches.
+/// Waits for `doing`, reporting how much of what is pending now has reached the store, over all its batches.
 pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl Future<Output = T>) -> T {
     let state = pusher(volume).state();
     let target = volume.journal().appended();
@@ -124,7 +124,7 @@ pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl F
             let waits = {
                 let state = state.borrow();
                 let bytes = volume.journal().bytes_after(state.committed);
-                // What was written since is not waited for.
+                // Later writes are not waited for.
                 let later = volume.journal().bytes_after(target.max(state.committed));
                 if state.committed < target { state.waiting_bytes(bytes).saturating_sub(later) } else { 0 }
             };
@@ -140,7 +140,7 @@ pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl F
     }
 }
 
-/// Waits for a collection, telling how far it is.
+/// Waits for a collection, reporting its progress.
 async fn with_stages<T>(pusher: &Pusher, work: &Work, collecting: impl Future<Output = T>) -> T {
     let mut state = pusher.state();
     let tell = async {
@@ -161,7 +161,7 @@ async fn with_stages<T>(pusher: &Pusher, work: &Work, collecting: impl Future<Ou
     }
 }
 
-/// One bar from the first look to the last, which never goes back. Pure.
+/// One bar for the whole wait, which never goes back. Pure.
 #[derive(Default)]
 struct Bar {
     total: u64,
@@ -169,7 +169,7 @@ struct Bar {
 }
 
 impl Bar {
-    /// What is done, and of how much, while so many bytes wait. None where nothing ever waited.
+    /// The part done and the total while this many bytes are pending. `None` if nothing was ever pending.
     fn at(&mut self, waits: u64) -> Option<(u64, u64)> {
         self.total = self.total.max(waits);
         self.done = self.done.max(self.total - waits);
@@ -177,7 +177,7 @@ impl Bar {
     }
 }
 
-/// Who pushes an engine that was opened for writing.
+/// The push task of an engine that was opened for writing.
 pub(super) fn pusher(volume: &Volume) -> &Pusher {
     volume.pusher().expect("it was opened for writing")
 }

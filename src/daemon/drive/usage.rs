@@ -1,8 +1,8 @@
 //! How full a drive's file system is.
 //!
-//! Only the mounted file system knows, and asking it may wait for the drive, that is for us. A process of its own asks,
-//! with a deadline; one at a time for each drive, and not again while one that was given up hangs in the kernel. So a
-//! drive that is stuck costs its figure and nothing else.
+//! Only the mounted file system knows, and asking it may wait for the drive, which means for us. A separate process asks, with a deadline;
+//! one at a time for each drive, and none while an abandoned one hangs in the kernel. So a drive that is stuck costs its figure and nothing
+//! else.
 
 use super::opened::Place;
 use crate::api::Action;
@@ -10,27 +10,27 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For so long a figure is new. A process for it takes milliseconds; events ask four times a second.
+/// A figure stays fresh for this long. A process for it takes milliseconds; events ask four times a second.
 const NEW: Duration = Duration::from_secs(1);
-/// So long whoever asks waits for a new figure before it takes the old one.
+/// A caller waits this long for a new figure before it takes the old one.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// From so much on a person is told: enough is left to do something about it.
+/// From this percentage on, a person gets a warning: enough is left to act.
 const FULL_FROM_PERCENT: u64 = 90;
 
-/// What a file system has little left of.
+/// What a file system is short of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::daemon) enum Full {
-    /// Room for bytes.
+    /// Space.
     Bytes {
-        /// Of a hundred.
+        /// Percent used.
         percent: u64,
         /// Left for its user.
         available: u64,
     },
     /// Inodes: each file, folder and link takes one, however small it is.
     Inodes {
-        /// Of a hundred.
+        /// Percent used.
         percent: u64,
         /// All of them.
         total: u64,
@@ -38,7 +38,7 @@ pub(in crate::daemon) enum Full {
 }
 
 impl Full {
-    /// Inodes first: who has free bytes does not expect to be without room.
+    /// Inodes first: a person with free bytes does not expect to run out of space.
     pub(in crate::daemon) fn of(usage: &holdall_helper::Usage) -> Option<Self> {
         let percent = |used: u64, total: u64| {
             let percent = u128::from(used) * 100 / u128::from(total.max(1));
@@ -53,7 +53,7 @@ impl Full {
             .or_else(|| bytes.map(|percent| Full::Bytes { percent, available }))
     }
 
-    /// As a part of a sentence.
+    /// The reason as part of a sentence.
     pub(in crate::daemon) fn reason(self) -> String {
         match self {
             Full::Bytes { percent, available } => {
@@ -79,13 +79,13 @@ pub(in crate::daemon) struct Usage(Mutex<Known>);
 struct Known {
     used_bytes: u64,
     full: Option<Full>,
-    /// When it was asked for.
+    /// When it was last asked for.
     at: Option<Instant>,
     asking: bool,
 }
 
 impl Usage {
-    /// Bytes that files take; the last figure where no newer one is to be had at once.
+    /// Bytes that files take; the last figure if no newer one is available soon.
     pub(in crate::daemon) async fn used_bytes(self: &Arc<Self>, place: &Place) -> u64 {
         if self.begin() {
             let (usage, mounted) = (self.clone(), place.mounted.clone());
@@ -98,18 +98,18 @@ impl Usage {
                     Err(error) => tracing::debug!(%error, "it is not known how full a drive is"),
                 }
             });
-            // It goes on, and its figure is the next one's.
+            // The task continues, and the next caller gets its figure.
             let _ = tokio::time::timeout(PATIENCE, asking).await;
         }
         self.0.lock().used_bytes
     }
 
-    /// What there is little left of, by the last figure.
+    /// What the file system is short of, by the last figure.
     pub(in crate::daemon) fn full(&self) -> Option<Full> {
         self.0.lock().full
     }
 
-    /// Whether the caller is to ask.
+    /// Whether the caller must ask.
     fn begin(&self) -> bool {
         let mut known = self.0.lock();
         let asks = !known.asking && known.at.is_none_or(|at| at.elapsed() >= NEW);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_told_from_ninety_per_cent_on() {
+    fn a_drive_warns_from_ninety_per_cent_on() {
         let usage = |used_bytes, available_bytes, total_inodes, free_inodes| holdall_helper::Usage {
             total_bytes: used_bytes + available_bytes,
             used_bytes,
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(Full::of(&usage(90, 10, 100, 50)), Some(Full::Bytes { percent: 90, available: 10 }));
         assert_eq!(Full::of(&usage(1, 99, 100, 10)), Some(Full::Inodes { percent: 90, total: 100 }));
         assert_eq!(Full::of(&usage(100, 0, 100, 0)), Some(Full::Inodes { percent: 100, total: 100 }));
-        // An answer of a service before, or of a file system that counts no inodes.
+        // The answer of an older service, or of a file system that counts no inodes.
         assert_eq!(Full::of(&usage(0, 0, 0, 0)), None);
         assert!(Full::of(&usage(u64::MAX - 1, 1, u64::MAX, 0)).is_some());
     }

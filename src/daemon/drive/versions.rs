@@ -11,13 +11,13 @@ use holdall_core::format::root::Snapshot;
 use holdall_core::push::LabelError;
 use std::sync::Arc;
 
-/// What it means that nobody waits for a snapshot any more: an open drive's is taken with the next commit.
+/// The text for a person whose wait for a snapshot was interrupted: that of an open drive is taken with the next commit.
 const MAY_STILL_BE_TAKEN: &str = "The drive itself is unchanged. The snapshot may still be taken.";
-/// The same, of giving one up.
+/// The same for deleting a snapshot.
 const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be given up.";
 
 impl Drive {
-    /// The versions that are kept; with `all` also those that are only kept for devices which may still continue them.
+    /// The snapshots; with `all` also the versions that are kept only for devices which may still continue them.
     pub async fn snapshots(&self, all: bool) -> Result<Vec<api::Snapshot>, Failure> {
         let (objects, _) = self.objects().await?;
         let (_, _, root) =
@@ -27,19 +27,19 @@ impl Drive {
         Ok(shown.map(status::snapshot).collect())
     }
 
-    /// Keeps the version of this moment under a label.
+    /// Keeps the current version under a label.
     pub async fn snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<api::Snapshot, Failure> {
         if label.is_empty() || label.len() > 200 || label.contains('/') {
             return Err(failure::usage("A label has 1 to 200 characters, and no slash."));
         }
-        // Before a drive that is closed is taken for it.
+        // Checked before a closed drive is opened for it.
         if holdall_core::fork::is_reserved(label) {
             return Err(failure::label(&LabelError::Reserved(label.to_owned())));
         }
         if let Some(open) = &*self.open.lock().await {
             open.check_writable(&self.name)?;
             let frozen = open.freeze().await?;
-            // What is written from here on is not part of it: a cut at this moment is what is wanted.
+            // Later writes are not part of it: the snapshot is a cut at this moment.
             let flushed = open.volume.journal().flush().await;
             thaw(frozen).await?;
             flushed.map_err(|error| failure::journal(&error))?;
@@ -69,7 +69,7 @@ impl Drive {
         .await
     }
 
-    /// Makes a version that was kept the current one.
+    /// Makes a snapshot the current version.
     pub async fn rollback(self: &Arc<Self>, label: &str) -> Result<api::Synced, Failure> {
         let open = self.open.lock().await;
         if open.is_some() {

@@ -1,5 +1,5 @@
-//! Writes down what happens to an open drive: uploads that are complete, a store or a replica that goes away and comes back, a
-//! take-over, what stops pushing, and a journal that fills. It waits for news of the engine, and does nothing while there are none and nothing waits.
+//! Records what happens to an open drive: complete uploads, a store or a replica that goes away and comes back, a take-over, a stopped
+//! push, and a journal that fills up. It waits for the engine's news, and does nothing while there is none and no upload is pending.
 
 use super::Drive;
 use crate::api::ActivityKind;
@@ -18,43 +18,43 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A store that is away for less is not worth a row: networks come and go.
+/// A shorter absence of a store is not worth a row: networks come and go.
 const AWAY_FOR: Duration = Duration::from_secs(20);
-/// How often the journal is looked at while something in it waits for the store: it takes minutes to fill.
+/// How often the journal is checked while uploads are pending: it takes minutes to fill.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// It counts as emptied below so much of its limit (per mille).
+/// Below this part of its limit (per mille) the journal counts as emptied.
 const JOURNAL_IS_EASY: u64 = 400;
 
-/// What was seen.
+/// What was seen so far.
 struct Seen {
     committed: Lsn,
-    /// Of the drive's bytes those that were in the store when everything was.
+    /// Bytes put into the store for the drive, as of the last complete upload.
     uploaded: u64,
     absence: Absence,
     is_forked: bool,
     is_stopped: bool,
-    /// How full the journal was when that was told, per mille of its limit; 0 if there was nothing to tell.
+    /// How full the journal was at the last report, per mille of its limit; 0 if nothing was reported.
     filled: u64,
 }
 
-/// A store that is away, and whether that was told.
+/// Whether a store is away, and whether that was reported.
 #[derive(Default)]
 struct Absence {
     since: Option<Instant>,
     is_told: bool,
 }
 
-/// What is worth a row of a store.
+/// A change of a store that is worth a row.
 #[derive(Debug, PartialEq)]
 enum Turn {
     /// It has been away for a while.
     Away,
-    /// It is back, and that it was away has been told.
+    /// It is back, and its absence was reported.
     Back,
 }
 
 impl Absence {
-    /// Looks at whether it is away now.
+    /// Records whether it is away now.
     fn turn(&mut self, now: Instant, is_away: bool) -> Option<Turn> {
         match (is_away, self.since) {
             (true, None) => self.since = Some(now),
@@ -71,7 +71,7 @@ impl Absence {
         None
     }
 
-    /// Comes back when it has been away for long enough to be told.
+    /// Returns once it has been away for long enough to report.
     async fn long_enough(&self) {
         match self.since.filter(|_| !self.is_told) {
             Some(since) => tokio::time::sleep_until(since + AWAY_FOR).await,
@@ -80,7 +80,7 @@ impl Absence {
     }
 }
 
-/// Bytes in the journal, and how many there may be.
+/// Bytes in the journal, and its limit.
 #[derive(Clone, Copy)]
 struct Journal {
     bytes: u64,
@@ -110,7 +110,7 @@ impl Drive {
                     return;
                 };
                 let login = reached.as_ref().and_then(|reached| match reached.hindrance()? {
-                    // Nobody logs in to a directory.
+                    // A directory has no login.
                     Hindrance::Credentials(_) if !matches!(reached.url(), StoreUrl::File(_)) => {
                         Some("Log in to the store again.")
                     }
@@ -131,7 +131,7 @@ impl Drive {
 }
 
 impl Drive {
-    /// Tells of a replica that is away for long, and that it is back; ends with the replica.
+    /// Reports a replica that is away for long, and its return; ends with the replica.
     pub(super) fn watch_replica(&self, url: &str, mut progress: watch::Receiver<Progress>) {
         let (name, registry, url) = (self.name.clone(), self.registry.clone(), url.to_owned());
         tokio::spawn(async move {
@@ -181,7 +181,7 @@ impl Seen {
         }
     }
 
-    /// Tells of a journal that fills: once well before writes wait, once when they are about to.
+    /// Reports a journal that fills up: once well before writes must wait, once shortly before.
     fn filling(&mut self, journal: Journal) -> Option<(ActivityKind, String)> {
         let full = journal.bytes * 1000 / journal.limit.max(1);
         if full < JOURNAL_IS_EASY {
@@ -199,7 +199,7 @@ impl Seen {
         Some((ActivityKind::Attention, message))
     }
 
-    /// What has happened. Where the store refuses access, `login` says what a person can do.
+    /// What has happened. If the store refuses access, `login` says what a person can do.
     fn news(
         &mut self,
         now: Instant,
@@ -233,7 +233,7 @@ impl Seen {
             self.committed = state.committed;
             let bytes = state.put_bytes.saturating_sub(self.uploaded);
             self.uploaded = state.put_bytes;
-            // Zeros and trims take no upload to speak of.
+            // Zeros and trims take next to no upload.
             if bytes > 0 {
                 let message = format!("All changes are uploaded ({}).", format_bytes(bytes));
                 news.push((ActivityKind::Uploaded, message));
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_falls_as_it_is_put_and_lasts_until_the_commit() {
+    fn pending_bytes_fall_with_puts_and_last_until_the_commit() {
         const MIB: u64 = 1 << 20;
         let mut now = state();
         assert_eq!((now.waiting_bytes(0), now.waiting_bytes(300 * MIB)), (0, 300 * MIB));
-        // The batch is 200 of the 300 MiB, which are half as much once what was written over is left out.
+        // The batch is 200 of the 300 MiB, which shrink to half once overwritten data is left out.
         (now.batch, now.batch_journal_bytes) = ((0, 100 * MIB), 200 * MIB);
         assert_eq!(now.waiting_bytes(300 * MIB), 300 * MIB);
         now.batch.0 = 50 * MIB;
@@ -288,13 +288,13 @@ mod tests {
         now.batch.0 = 100 * MIB;
         assert_eq!(now.waiting_bytes(300 * MIB), 100 * MIB);
         assert_eq!(now.waiting_bytes(200 * MIB), 4096, "it is not there before the commit");
-        // Cut off: all of it is sent again.
+        // Interrupted: all of it is sent again.
         now.batch_journal_bytes = 0;
         assert_eq!(now.waiting_bytes(300 * MIB), 300 * MIB);
     }
 
     #[test]
-    fn an_upload_is_told_when_nothing_is_left() {
+    fn an_upload_is_reported_when_nothing_is_left() {
         let mut now = state();
         let mut seen = Seen::new(&now);
         (now.committed, now.put_bytes) = (Lsn(5), 4 << 20);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_fills_is_told_of_well_before_and_again_when_little_is_left() {
+    fn a_filling_journal_is_reported_early_and_once_nearly_full() {
         let mut seen = Seen::new(&state());
         let mut at =
             |share: u64| seen.filling(Journal { bytes: share << 20, limit: 100 << 20 }).map(|(_, text)| text);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_refuses_credentials_is_told_with_what_to_do() {
+    fn a_store_that_refuses_credentials_is_reported_with_a_remedy() {
         let mut now = state();
         let (mut seen, start) = (Seen::new(&now), Instant::now());
         now.trouble = Some("the store refused the credentials: h does not know the access key".to_owned());
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_stays_away_is_told_once_and_so_is_that_it_is_back() {
+    fn a_stores_absence_and_its_return_are_reported_once() {
         let mut now = state();
         let (mut seen, start) = (Seen::new(&now), Instant::now());
         now.trouble = Some("no route to host".to_owned());
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true, None), []);
         now.trouble = None;
         assert_eq!(seen.news(start + AWAY_FOR * 2, &now, true, None)[0].1, "The store is back.");
-        // For a moment only: no news, and none of its end.
+        // Away only for a moment: neither that nor its return is news.
         now.trouble = Some("no route to host".to_owned());
         seen.news(start + AWAY_FOR * 3, &now, true, None);
         now.trouble = None;
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_stays_away_is_told_once_with_why_and_so_is_that_it_is_back() {
+    fn a_replicas_absence_and_return_are_reported_once_with_the_reason() {
         let (mut absence, start) = (Absence::default(), Instant::now());
         assert_eq!(absence.turn(start, true), None);
         let turn = absence.turn(start + AWAY_FOR, true).unwrap();
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!(absence.turn(start + AWAY_FOR * 2, true), None);
         let turn = absence.turn(start + AWAY_FOR * 3, false).unwrap();
         assert_eq!(of_replica("file:///usb", turn, ""), "The replica at file:///usb is back.");
-        // For a moment only.
+        // Away only for a moment.
         assert_eq!(absence.turn(start + AWAY_FOR * 4, true), None);
         assert_eq!(absence.turn(start + AWAY_FOR * 4, false), None);
     }

@@ -1,5 +1,5 @@
-//! Opening a drive that is open. The same wishes are answered with what is there, and nothing changes; other wishes are refused, because what is
-//! open cannot be moved or turned around under the programs that use it.
+//! Opening a drive that is already open. A request for the same is answered with what is there, and nothing changes; any other request is
+//! refused, because an open drive cannot be moved or switched to another version under the programs that use it.
 
 use super::Drive;
 use super::open::asked_place;
@@ -9,10 +9,10 @@ use crate::daemon::failure;
 use holdall_helper::mountinfo;
 use std::path::Path;
 
-/// What of a drive somebody wants to have open.
+/// The version of a drive that a request wants open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shows {
-    /// The current version, to write. It may have become a look where that could not be.
+    /// The current version, to write. If it cannot be written, it may be open to look at.
     Current,
     /// The current version, to look at.
     Look,
@@ -21,7 +21,7 @@ pub enum Shows {
 }
 
 impl Shows {
-    /// What a request wants.
+    /// The version that a request wants.
     pub(super) fn asked(request: &api::Open) -> Self {
         match (&request.snapshot, request.read_only) {
             (Some(label), _) => Self::Snapshot(label.clone()),
@@ -39,13 +39,13 @@ impl Shows {
     }
 }
 
-/// What a drive is open as, or is asked to be.
+/// How a drive is open, or is asked to be.
 struct Wishes<'a> {
     shows: &'a Shows,
     attach: AttachMode,
 }
 
-/// Why what is open does not do, as the rest of a sentence about the drive; nothing where it does.
+/// Why the open drive does not satisfy the request, as the rest of a sentence about the drive; `None` if it does.
 fn differs(there: &Wishes<'_>, asked: &Wishes<'_>) -> Option<String> {
     if there.shows != asked.shows {
         return Some(format!("is open {}, not {}", there.shows.words(), asked.shows.words()));
@@ -63,7 +63,7 @@ fn how(attach: AttachMode) -> &'static str {
     }
 }
 
-/// The command that opens a drive as a request does.
+/// The command that opens a drive as the request asks.
 fn command(name: &str, request: &api::Open) -> Action {
     let mut argv = vec!["holdall", "drive", "open", name];
     if let Some(at) = &request.at {
@@ -84,10 +84,11 @@ fn command(name: &str, request: &api::Open) -> Action {
     Action::run(&argv)
 }
 
-/// Whether a path leads to a mount point, which has no symbolic links. The mount point itself is not looked at: what is mounted there may hang.
+/// Whether a path leads to a mount point; the mount point has no symbolic links. Does not access the mount point itself: its file system
+/// may hang.
 fn leads_to(path: &Path, mountpoint: &Path) -> bool {
     let Ok(path) = std::path::absolute(path) else { return false };
-    // Absolute paths that differ by a slash or a dot are equal by now.
+    // Absolute paths that differ only by a slash or a dot are equal by now.
     if path == mountpoint {
         return true;
     }
@@ -105,7 +106,7 @@ impl Drive {
         place: &Place,
         request: &api::Open,
     ) -> Result<api::Opened, Failure> {
-        // What another computer has taken over is not got back by what is open here: that is a fork by now.
+        // A drive that another computer has taken over cannot be taken back by what is open here: that is a fork by now.
         if request.take_over || request.set_aside {
             self.check_no_fork(&open.volume)?;
         }
@@ -147,7 +148,7 @@ mod tests {
             (request(true, None, Nbd), request(false, None, Auto), Some("read-only, not for writing")),
             (request(true, None, Nbd), request(true, Some("a"), Auto), Some("at the snapshot")),
             (request(true, Some("a"), Nbd), request(false, Some("b"), Auto), Some("\u{201c}b\u{201d}")),
-            // A snapshot can only be looked at, whether one says so or not.
+            // A snapshot can only be looked at, whether the request says so or not.
             (request(true, Some("a"), Nbd), request(false, Some("a"), Auto), None),
         ] {
             let (shows_there, shows_asked) = (Shows::asked(&there), Shows::asked(&asked));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_repeats_what_was_asked_for() {
+    fn the_command_repeats_the_request() {
         let request = api::Open {
             at: Some("/my drive".to_owned()),
             read_only: true,

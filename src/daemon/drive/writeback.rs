@@ -1,14 +1,14 @@
-//! Writing back what programs have written to a mounted drive and not synced. The kernel alone would keep it in memory for half a
-//! minute: until then a power cut takes it, it is not on its way to the store, and no figure of the engine knows of it.
+//! Writing back what programs have written to a mounted drive and not synced. The kernel alone would keep it in memory for half a minute:
+//! until then a power cut loses it, it is not being uploaded, and no figure of the engine includes it.
 //!
-//! **How it is known that something waits.** Not by a look at the file system, which may wait for us:
+//! **How to detect unwritten data.** Not by asking the file system, which may wait for us:
 //!
-//! - New data, such as a copy: ext4 counts the blocks that have no place on the drive yet, and sysfs tells how many.
-//! - What is changed in place: the file's time is changed along with it, and ext4 commits that to its own journal, which is on the
-//!   drive, within five seconds. So the engine has a record that it did not have when the last sync began.
+//! - New data, such as a copy: ext4 counts the blocks that have no place on the drive yet, and sysfs shows how many.
+//! - Data changed in place: the file's time changes with it, and ext4 commits that to its own journal, which is on the drive, within five
+//!   seconds. So the engine has a record that it did not have when the last sync began.
 //!
-//! What a sync writes is followed by one more sync, which finds nothing and leaves no record: what was changed while the first one
-//! was under way is not missed. From then on a drive at rest is looked at and not synced, and its store is not asked.
+//! A sync that writes something is followed by one more sync, which finds nothing and leaves no record: so changes made during the first
+//! one are not missed. From then on a drive at rest is only checked, not synced, and its store gets no requests.
 
 use super::Drive;
 use super::opened::SYNC_DEADLINE;
@@ -21,22 +21,22 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How often it is looked: two numbers are read, one of them from sysfs. The engine itself looks as often whether something waits.
+/// How often to check: a check reads two numbers, one of them from sysfs. The engine checks for pending uploads as often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long there is no other sync after one: as long as ext4 waits with its own commits. A program that writes all the time costs a
-/// sync and a process for each.
+/// The pause after a sync: as long as ext4 waits between its own commits. A program that writes all the time costs one sync and one process
+/// per pause.
 const REST: Duration = Duration::from_secs(5);
-/// The longest rest, after syncs that failed one after the other: a journal that is full takes nothing before the store is back.
+/// The longest pause, after several failed syncs in a row: a full journal takes nothing until the store is back.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
-/// How long one that is under way is waited for before the drive is unmounted or handed over.
+/// How long to wait for a sync under way before the drive is unmounted or handed over.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who writes back, while a drive is mounted for writing.
+/// The write-back task, while a drive is mounted for writing.
 #[derive(Default)]
 pub(super) struct Writeback {
     // Held to copy it, or to begin and end it.
     now: Mutex<Option<Now>>,
-    /// Held by a sync, until its process is done with. Shared, since that may be later than whoever wanted it.
+    /// Held by a sync until its process is done. Shared, since the process may outlive its caller.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -52,7 +52,7 @@ impl Drop for Now {
 }
 
 impl Drive {
-    /// Begins for the drive, which was just mounted or taken up.
+    /// Starts it for the drive, which was just mounted or taken over.
     pub(super) fn begin_writeback(self: &Arc<Self>, volume: &Arc<Volume>, writable: bool) {
         let Some(place) = self.place.read().clone().filter(|_| writable) else { return };
         let looking = look(Arc::downgrade(self), Arc::downgrade(volume), place.mounted.clone());
@@ -60,16 +60,15 @@ impl Drive {
         *self.writeback.now.lock() = Some(now);
     }
 
-    /// Ends it, so that no process of ours uses the drive.
+    /// Stops it, so that no process of ours uses the drive.
     pub(super) async fn end_writeback(&self) {
         if self.writeback.now.lock().take().is_some() {
-            // One that hangs is left to itself: whatever comes now waits for the same.
+            // A sync that hangs is left alone: the unmount that follows waits for the same.
             let _ = tokio::time::timeout(END_PATIENCE, self.writeback.turn.lock()).await;
         }
     }
 
-    /// Writes everything back from the page cache to the journal, if the drive is mounted for writing. What keeps it from
-    /// that is logged.
+    /// Writes everything back from the page cache to the journal, if the drive is mounted for writing. Logs a failure.
     pub(super) async fn write_back(&self, deadline: Duration) -> bool {
         let Ok(turn) = tokio::time::timeout(deadline, self.writeback.turn.clone().lock_owned()).await else {
             return false;
@@ -91,7 +90,7 @@ impl Drive {
         }
     }
 
-    /// Bytes that programs have written and that are in the kernel's memory alone, as far as that is known.
+    /// Bytes that programs have written and that only the kernel's memory has, as far as that is known.
     pub(in crate::daemon) fn in_memory_bytes(&self) -> u64 {
         self.place.read().as_ref().map_or(0, |place| place.mounted.unallocated_bytes())
     }
@@ -114,9 +113,9 @@ async fn look(drive: Weak<Drive>, volume: Weak<Volume>, mounted: Mounted) {
 /// When to sync. Pure.
 #[derive(Default)]
 struct Pace {
-    /// The engine's last record when the last sync began; none where that is not known.
+    /// The engine's last record when the last sync began; `None` if unknown.
     synced: Option<Lsn>,
-    /// Not before.
+    /// The earliest time of the next sync.
     rest_until: Option<Instant>,
     failures: u32,
 }
@@ -127,7 +126,7 @@ impl Pace {
         something_waits && self.rest_until.is_none_or(|until| now >= until)
     }
 
-    /// `appended` is what the engine's last record was when it began, where it has succeeded.
+    /// `appended` is the engine's last record when the sync began, if the sync succeeded.
     fn ended(&mut self, begun: Instant, now: Instant, appended: Option<Lsn>) {
         match appended {
             Some(_) => (self.synced, self.failures) = (appended, 0),
@@ -146,7 +145,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_drive_at_rest_is_synced_until_nothing_is_found_and_never_again() {
+    fn a_drive_at_rest_syncs_until_a_sync_finds_nothing() {
         let (mut pace, start) = (Pace::default(), Instant::now());
         assert!(pace.is_due(start, Lsn(7), 0), "a former service may have left something");
         pace.ended(start, start + SECOND, Some(Lsn(7)));
@@ -159,19 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn new_data_and_what_is_changed_in_place_are_due_at_once_but_not_more_often_than_rests_allow() {
+    fn new_and_changed_data_are_due_except_during_a_rest() {
         let (mut pace, start) = (Pace::default(), Instant::now());
         pace.ended(start, start, Some(Lsn(9)));
         let later = start + REST;
         assert!(pace.is_due(later, Lsn(9), 4096) && pace.is_due(later, Lsn(10), 0));
         assert!(!pace.is_due(later - SECOND, Lsn(10), 4096));
-        // One that took long is followed by a rest as long.
+        // A long sync is followed by a rest of the same length.
         pace.ended(later, later + REST * 4, Some(Lsn(10)));
         assert!(!pace.is_due(later + REST * 7, Lsn(11), 0) && pace.is_due(later + REST * 8, Lsn(11), 0));
     }
 
     #[test]
-    fn what_fails_is_tried_again_and_more_and_more_rarely() {
+    fn a_failed_sync_is_tried_again_less_and_less_often() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         let mut rest = Duration::ZERO;
         for _ in 0..40 {

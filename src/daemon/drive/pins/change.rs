@@ -13,13 +13,13 @@ use holdall_core::volume::{Pinned, Volume};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often whoever waits is told how far it is.
+/// How often a waiting client gets the progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
-/// From so many files on they are counted, and not their bytes.
+/// From this many files on, progress counts files and not bytes.
 const MANY_FILES: u64 = 20;
-/// A store that does not answer for so long is away.
+/// A store that does not answer for this long is away.
 pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
-/// Where something is wrong, and nothing more has come for so long, nobody is kept waiting.
+/// If something is wrong, and nothing has arrived for this long, waiting ends.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// The root of a drive, as a path.
 pub(super) const ROOT: &str = ".";
@@ -33,18 +33,18 @@ pub enum What {
     Drive,
 }
 
-/// How serious it is with keeping files here.
+/// How far to go in keeping files here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// They are kept.
+    /// Keep them.
     Do,
-    /// It is told what that would be, or why it cannot be.
+    /// Report what keeping them would mean, or why it is impossible.
     Try,
-    /// It is told how far they are here, whether they could be kept or not.
+    /// Report how much of them is here, whether they could be kept or not.
     Look,
 }
 
-/// What was asked for, for people: of many the first one.
+/// What was asked for, for people: the first path if there are many.
 fn named(what: &What) -> String {
     match what {
         What::Drive => "the whole drive".to_owned(),
@@ -57,7 +57,7 @@ fn named(what: &What) -> String {
 }
 
 impl Drive {
-    /// Always keeps files here, or only tells what that would be. Returns the pins that were asked for.
+    /// Always keeps files here, or only reports what that would mean. Returns the requested pins.
     pub async fn pin(self: &Arc<Self>, what: &What, keep: Keep, work: &Work) -> Result<Vec<Pin>, Failure> {
         let volume = self.mounted_volume(keep != Keep::Look).await?;
         let _change = self.pins.changing.lock().await;
@@ -75,7 +75,7 @@ impl Drive {
         }
         let fits = self.check_fit(&volume, what, &tallies).await;
         if keep == Keep::Try {
-            // What would be refused is told as that.
+            // A refusal is reported as one.
             fits?;
             return self.would_be(&volume, what, &tallies).await;
         }
@@ -103,7 +103,7 @@ impl Drive {
         }
         self.apply_pins(&volume).map_err(|error| self.pins_stay(before, &error))?;
         if matches!(what, What::Drive) {
-            // Its files are counted.
+            // So that its files are counted.
             self.look_at_pins_again();
         }
         self.note(ActivityKind::Pin, format!("Always kept here from now on: {}.", named(what)));
@@ -148,7 +148,7 @@ impl Drive {
         work.unless_interrupted(GOES_ON, waiting).await?
     }
 
-    /// Takes pins away. Returns those that there were.
+    /// Removes pins. Returns those that were removed.
     pub async fn unpin(self: &Arc<Self>, what: &What) -> Result<Vec<Pin>, Failure> {
         let _change = self.pins.changing.lock().await;
         let before = self.pins.state.lock().clone();
@@ -159,7 +159,7 @@ impl Drive {
         {
             let mut state = self.pins.state.lock();
             match what {
-                // The folder that is the root goes with the drive.
+                // The pin of the root directory is removed together with the drive's.
                 What::Drive => {
                     let has_root = state.paths.remove(ROOT).is_some();
                     (state.whole_files, state.whole_figures) = (None, Figures::default());
@@ -196,15 +196,15 @@ impl Drive {
         Ok(pins)
     }
 
-    /// A change could not be saved: what is wanted is what it was before, as it will be after the next start.
+    /// A change could not be saved: what is wanted is again what it was before, as it will be after the next start.
     fn pins_stay(&self, before: super::State, error: &std::io::Error) -> Failure {
         *self.pins.state.lock() = before;
         self.look_at_pins_again();
         failure::local(error)
     }
 
-    /// Of a drive that is closed, where nobody can tell whose the blocks are: they stay until it is looked at again, or go
-    /// with the last pin.
+    /// For a closed drive, where nothing tells which blocks belong to which pin: the blocks stay until the next scan, or are unpinned with
+    /// the last pin.
     fn save_pins(&self) -> std::io::Result<()> {
         let saved = {
             let state = self.pins.state.lock();
@@ -217,7 +217,7 @@ impl Drive {
         Ok(())
     }
 
-    /// The engine of the drive, which is mounted, and open for writing where that is needed.
+    /// The engine of the drive, which must be mounted, and open for writing if `to_write`.
     async fn mounted_volume(&self, to_write: bool) -> Result<Arc<Volume>, Failure> {
         match &*self.open.lock().await {
             Some(open) if open.attachment.is_some() => {
@@ -230,7 +230,7 @@ impl Drive {
         }
     }
 
-    /// Looks at a path for somebody who waits for that.
+    /// Scans a path for a client that waits for the result.
     pub(super) async fn tally_for(&self, path: &str, watch: bool, work: &Work) -> Result<Tally, Failure> {
         let told = work.clone();
         let counted = move |files| told.progress("Looking at files", files, 0, Unit::Items);
@@ -239,7 +239,7 @@ impl Drive {
         looked.map_err(|error| failure::unscannable(&self.shown_path(path), &error))
     }
 
-    /// Changes of paths that were not pinned after all are not heard.
+    /// Stops watching the paths that were not pinned after all.
     fn not_pinned(&self, paths: &[String], failure: Failure) -> Failure {
         if let Ok(scanner) = self.scanner() {
             paths.iter().filter(|path| !self.pins.is_wanted(path)).for_each(|path| scanner.forget(path));
@@ -247,7 +247,7 @@ impl Drive {
         failure
     }
 
-    /// Metadata, pins and what waits for upload must fit the cache with a tenth to spare.
+    /// Metadata, pins and pending uploads must fit the cache with a tenth to spare.
     async fn check_fit(
         &self,
         volume: &Volume,
@@ -289,7 +289,7 @@ impl Drive {
         ))
     }
 
-    /// Pins as they would be.
+    /// The pins as they would be.
     async fn would_be(
         &self,
         volume: &Volume,
@@ -313,7 +313,7 @@ impl Drive {
         Ok(tallies.iter().map(pin).collect())
     }
 
-    /// The pins of what was asked for.
+    /// The requested pins.
     fn asked(&self, what: &What) -> Vec<Pin> {
         let is_asked = |pin: &Pin| match (what, &pin.path) {
             (What::Drive, path) => path.is_none(),
@@ -323,7 +323,7 @@ impl Drive {
         self.pins().into_iter().filter(is_asked).collect()
     }
 
-    /// A path as a person knows it.
+    /// A path as a person sees it.
     pub(in crate::daemon::drive) fn shown_path(&self, path: &str) -> String {
         match (&*self.place.read(), path) {
             (Some(place), ROOT) => place.mountpoint(),
@@ -333,7 +333,7 @@ impl Drive {
     }
 }
 
-/// Whether a path is another one, or below it.
+/// Whether `path` is `other` or below it.
 pub(super) fn is_below(path: &str, other: &str) -> bool {
     other == ROOT || std::path::Path::new(path).starts_with(other)
 }
@@ -347,13 +347,13 @@ fn tell(pins: &[Pin], work: &Work) {
     }
 }
 
-/// A size to type, that is not less.
+/// A size to type that is at least `bytes`.
 fn at_least(bytes: u64) -> String {
     let mib = bytes.div_ceil(1 << 20);
     if mib < 10 << 10 { format!("{mib}M") } else { format!("{}G", mib.div_ceil(1 << 10)) }
 }
 
-/// Why a path cannot be looked at, as part of a sentence.
+/// Why a path cannot be scanned, as part of a sentence.
 pub fn words(error: &ScanError) -> String {
     match error {
         ScanError::Unscannable(Unscannable::Missing) => "it is not there".to_owned(),
@@ -375,13 +375,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_is_told_by_whole_names() {
+    fn paths_are_below_by_whole_names() {
         assert!(is_below("a/b", "a") && is_below("a", "a") && is_below("a", "."));
         assert!(!is_below("ab", "a") && !is_below("a", "a/b") && !is_below(".", "a"));
     }
 
     #[test]
-    fn a_size_to_type_is_not_less() {
+    fn a_size_to_type_is_never_too_small() {
         assert_eq!((at_least((64 << 20) + 1).as_str(), at_least(20 << 30).as_str()), ("65M", "20G"));
     }
 }

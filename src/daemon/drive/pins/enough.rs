@@ -1,4 +1,4 @@
-//! Waiting until enough of a file is here to begin with it.
+//! Waiting until enough of a file is here to begin using it.
 
 use super::super::Drive;
 use super::change::OFFLINE_AFTER;
@@ -16,20 +16,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
-/// Pulled at once: enough to fill a link.
+/// Blocks to pull at once: enough to fill a link.
 const WINDOW_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
 
-/// Until when somebody waits.
+/// Until when a client waits.
 pub struct Deadline(Option<(Duration, Instant)>);
 
 impl Deadline {
-    /// So long from now on; none waits for as long as it takes.
+    /// After `timeout` from now on; `None` waits for as long as it takes.
     pub fn after(timeout: Option<Duration>) -> Self {
         let at = timeout.and_then(|timeout| Some((timeout, Instant::now().checked_add(timeout)?)));
         Self(at)
     }
 
-    /// Returns once it has passed, with how long that was.
+    /// Returns once it has passed, with the length of the timeout.
     pub async fn passed(&self) -> Duration {
         let Some((timeout, at)) = self.0 else { return pending().await };
         tokio::time::sleep_until(at).await;
@@ -38,7 +38,7 @@ impl Deadline {
 }
 
 impl Drive {
-    /// Pulls a file, or all below a directory, from the beginning until so much of it is here.
+    /// Pulls a file, or everything below a directory, from its beginning until `percent` of it is here.
     pub async fn wait_for(
         self: &Arc<Self>,
         path: &str,
@@ -50,7 +50,7 @@ impl Drive {
         if let Some(why) = self.pause() {
             return Err(failure::wait_paused(&self.name, why));
         }
-        // Any look at the drive may wait for the store.
+        // Every scan of the drive may wait for the store.
         let tally = tokio::select! { biased;
             tally = self.tally_for(path, false, work) => tally?,
             timeout = deadline.passed() => {
@@ -107,9 +107,9 @@ impl Drive {
 
 /// What is waited for.
 struct File {
-    /// All of it, in order.
+    /// All of its blocks, in order.
     runs: Vec<BlockRange>,
-    /// As much of it as is enough.
+    /// The first blocks that are enough.
     first: Vec<BlockRange>,
     blocks: u64,
     enough: u64,
@@ -136,7 +136,7 @@ impl File {
         volume.missing_blocks(&self.runs)
     }
 
-    /// Blocks that are still to come: who begins with it begins at its beginning, whatever else of it is here.
+    /// Blocks of the first part that are still to come: reading starts at the beginning, whatever else of the file is here.
     fn lacks(&self, volume: &Volume) -> u64 {
         volume.missing_blocks(&self.first)
     }
@@ -150,7 +150,7 @@ impl File {
         Waited { drive: drive.to_owned(), bytes: self.blocks * BLOCK_BYTES, ready_bytes }
     }
 
-    /// Pulls from the beginning until it is enough.
+    /// Pulls from the beginning until enough is here.
     async fn pull(&self, volume: &Arc<Volume>) -> Result<(), PullError> {
         loop {
             let mut left = self.lacks(volume).min(WINDOW_BLOCKS);
@@ -176,7 +176,7 @@ impl File {
         }
     }
 
-    /// Tells how far it is; returns once the store has been away for long, or downloads are switched off.
+    /// Reports the progress; returns once the store has been away for long, or downloads are switched off.
     async fn watch(&self, drive: &Drive, volume: &Volume, work: &Work) -> Failure {
         let health = volume.puller().health();
         let mut away_for = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Taking files out of the cache, because a person wants the room.
+//! Evicting files from the cache because a person wants the space.
 
 use super::super::Drive;
 use super::change::{What, is_below};
@@ -8,11 +8,11 @@ use crate::daemon::work::Work;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
 use std::sync::Arc;
 
-/// Chunks that go at once: each turn makes a bitmap durable.
+/// Chunks that are evicted at once: each turn makes a bitmap durable.
 const CHUNKS_AT_ONCE: usize = 4096;
 
 impl Drive {
-    /// Takes files out of the cache as far as the store has them. What is pinned is refused, or stays where it is a part.
+    /// Evicts files from the cache as far as the store has them. Refuses a pinned path; a pinned part of a path stays.
     pub async fn evict(self: &Arc<Self>, what: &What, work: &Work) -> Result<Evicted, Failure> {
         self.check_not_pinned(what)?;
         let Some(volume) = self.live.read().clone() else {

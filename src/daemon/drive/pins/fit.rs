@@ -1,9 +1,9 @@
-//! Of what is to be pinned, what fits. Pure.
+//! The part of the wanted pins that fits. Pure.
 
 use holdall_core::units::BlockRange;
 
-/// What of `wanted` is pinned `already`, all of it, and of the rest as much as makes `blocks` blocks. Both are in order and without
-/// overlaps. So what was pinned once does not go because the room became less.
+/// All of `wanted` that is pinned `already`, and as much of the rest as brings the total to `blocks` blocks. Both are in order and without
+/// overlaps. So what was pinned once stays pinned when the cache becomes smaller.
 pub fn fit(wanted: &[BlockRange], already: &[BlockRange], blocks: u64) -> Vec<BlockRange> {
     let mut taken = common(wanted, already);
     let mut left = blocks.saturating_sub(taken.iter().map(BlockRange::count).sum());
@@ -21,7 +21,7 @@ fn take(run: BlockRange, left: &mut u64, taken: &mut Vec<BlockRange>) {
     }
 }
 
-/// What is in both.
+/// The runs that are in both.
 fn common(a: &[BlockRange], b: &[BlockRange]) -> Vec<BlockRange> {
     let mut found = Vec::new();
     for run in a {
@@ -32,7 +32,7 @@ fn common(a: &[BlockRange], b: &[BlockRange]) -> Vec<BlockRange> {
     found
 }
 
-/// What is in `a` and not in `b`.
+/// The runs that are in `a` and not in `b`.
 fn without(a: &[BlockRange], b: &[BlockRange]) -> Vec<BlockRange> {
     let mut found = Vec::new();
     for run in a {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_pinned_before_stays_and_the_rest_is_taken_as_far_as_it_fits() {
+    fn earlier_pins_stay_and_new_ones_fill_the_rest() {
         let run = |start, end| BlockRange { start, end };
         let (wanted, already) = ([run(0, 10), run(20, 30)], [run(5, 7), run(25, 40)]);
         assert_eq!(fit(&wanted, &already, 100), [run(5, 7), run(25, 30), run(0, 5), run(7, 10), run(20, 25)]);

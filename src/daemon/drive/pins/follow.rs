@@ -1,8 +1,8 @@
-//! Following the files below pinned paths for as long as the drive is mounted: at the beginning, and whenever something has
-//! changed there, a path is looked at anew.
+//! Following the files below pinned paths while the drive is mounted: a path is scanned at the beginning, and again whenever something
+//! below it has changed.
 //!
-//! A look at hundreds of thousands of files takes seconds. So a path is left alone after a look for some times as long as
-//! that took, however much changes meanwhile.
+//! A scan of hundreds of thousands of files takes seconds. So a path rests after a scan for a multiple of the time that the scan took,
+//! however much changes meanwhile.
 
 use super::super::Drive;
 use super::super::scanning::{Heard, ScanError, Scanner};
@@ -16,18 +16,18 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// A path is left alone for so many times as long as the last look at it took.
+/// A path rests for this many times as long as its last scan took.
 const REST: u32 = 4;
-/// What had no place on the drive yet is looked at again.
+/// When to scan again what had no place on the drive yet.
 const UNSETTLED: Duration = Duration::from_secs(10);
-/// What could not be looked at is tried again.
+/// When to try again what could not be scanned.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
-/// Where not all changes are heard.
+/// When to scan again where not all changes are reported.
 const UNWATCHED: Duration = Duration::from_secs(300);
-/// After the process that looks has ended.
+/// When to continue after the scanning process has ended.
 const LOST: Duration = Duration::from_secs(5);
 
-/// When which path is to be looked at.
+/// When to scan which path.
 #[derive(Default)]
 struct Agenda {
     due: BTreeMap<String, Instant>,
@@ -46,7 +46,7 @@ impl Agenda {
     }
 }
 
-/// Looks at all paths, and then at those that change, until the drive is put down.
+/// Scans all paths, and then those that change, until the drive is put down.
 pub(super) async fn follow(
     drive: Weak<Drive>,
     volume: Weak<Volume>,
@@ -104,7 +104,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Looks at one path, and has the engine keep what is there now. Returns when to look again, whatever changes.
+/// Scans one path, and has the engine keep what is there now. Returns when to scan again even if nothing changes.
 async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duration> {
     if !drive.pins.is_wanted(path) {
         return None;
@@ -114,7 +114,7 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
     let again = {
         let mut state = drive.pins.state.lock();
         let Some(kept) = state.paths.get_mut(path) else {
-            // It was unpinned meanwhile, or is all of a drive, whose files are only counted.
+            // It was unpinned meanwhile, or is the root of a drive that is pinned whole, whose files are only counted.
             return state.whole.then(|| count(&mut state.whole_files, found)).flatten();
         };
         match found {
@@ -126,7 +126,7 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
             }
             Err(error) => {
                 kept.problem = Some(words(&error));
-                // What is known to be gone is not kept; what cannot be seen just now is.
+                // What is known to be gone is no longer kept; what just cannot be seen is.
                 if is_gone(&error) {
                     (kept.tally, kept.is_seen, kept.figures) = (None, true, Figures::default());
                 }
@@ -141,11 +141,11 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
     again
 }
 
-/// Takes down the files of a drive that is pinned whole. Returns when to look again.
+/// Records the files of a drive that is pinned whole. Returns when to scan again.
 fn count(files: &mut Option<Arc<Tally>>, found: Result<Tally, ScanError>) -> Option<Duration> {
     let again = match &found {
         Ok(tally) => again_after(&tally.blind),
-        // Nobody counts so many.
+        // So many files are not counted.
         Err(ScanError::TooMany) => None,
         Err(_) => Some(TRY_AGAIN),
     };
@@ -153,7 +153,7 @@ fn count(files: &mut Option<Arc<Tally>>, found: Result<Tally, ScanError>) -> Opt
     again
 }
 
-/// When to look again, whatever changes, after not all could be seen.
+/// When to scan again even if nothing changes, after a scan that could not see everything.
 fn again_after(blind: &Blind) -> Option<Duration> {
     match blind {
         Blind { unsettled: true, .. } => Some(UNSETTLED),
@@ -163,7 +163,7 @@ fn again_after(blind: &Blind) -> Option<Duration> {
     }
 }
 
-/// Whether there is nothing to be kept at the path, and nobody will find anything there.
+/// Whether nothing at the path can be kept, and no later scan will find anything there.
 fn is_gone(error: &ScanError) -> bool {
     match error {
         ScanError::Unscannable(

@@ -1,9 +1,8 @@
-//! What is remembered of pins (`pins.json`): what a person asked for, and the blocks that it was when it was last looked at. With
-//! the second nothing pinned is lost between an opening and the first look at the files.
+//! What is remembered of pins (`pins.json`): what a person asked for, and its blocks as of the last scan. With the blocks, nothing pinned
+//! is evicted between an opening and the first scan of the files.
 //!
-//! The file is this device's, and the drive's by its name here. After a rollback, a fork or a write by another device the
-//! blocks are those of another version: some that are kept in vain, some that are missing, until the look that each
-//! opening begins with.
+//! The file belongs to this device and to the drive's name here. After a rollback, a fork or a write by another device, the blocks are
+//! those of another version: some are kept in vain and some are missing, until the scan that each opening begins with.
 
 use crate::daemon::registry;
 use holdall_core::units::BlockRange;
@@ -14,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 const NAME: &str = "pins.json";
-/// Under this name a file stays that cannot be read.
+/// A file that cannot be read is kept under this name.
 const DAMAGED: &str = "pins.damaged";
 const VERSION: u32 = 1;
 
@@ -28,22 +27,22 @@ pub struct Saved {
     /// Paths, relative to the drive's root.
     #[serde(default)]
     pub paths: BTreeSet<String>,
-    /// The blocks that they were: first one and number, in order.
+    /// The blocks of the paths: first block and number of blocks, in order.
     #[serde(default)]
     runs: Vec<(u64, u64)>,
 }
 
-/// What was found.
+/// The result of loading.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Loaded {
-    /// There are pins, or none.
+    /// The pins, possibly none.
     Pins(Saved),
-    /// What there was is lost, and why.
+    /// The pins are lost, and why.
     Lost(String),
 }
 
 impl Saved {
-    /// Of these paths and blocks.
+    /// Pins of these paths and blocks.
     pub fn new(whole: bool, paths: BTreeSet<String>, runs: &[BlockRange]) -> Self {
         let runs = runs.iter().map(|run| (run.start, run.count())).collect();
         Self { version: VERSION, whole, paths, runs }
@@ -54,12 +53,12 @@ impl Saved {
         self.runs.iter().map(|(start, count)| BlockRange { start: *start, end: start.saturating_add(*count) })
     }
 
-    /// What the engine is to keep.
+    /// What the engine must keep.
     pub fn pinned(&self) -> Pinned {
         if self.whole { Pinned::whole() } else { Pinned::runs(self.runs()) }
     }
 
-    /// Reads it from a drive's directory. `expected` where there were pins.
+    /// Reads it from a drive's directory. `expected` if there were pins.
     pub fn load(directory: &Path, expected: bool) -> Loaded {
         let read = || -> io::Result<Saved> {
             let saved: Saved = serde_json::from_slice(&std::fs::read(directory.join(NAME))?)?;
@@ -73,14 +72,14 @@ impl Saved {
             Err(error) if error.kind() == ErrorKind::NotFound && !expected => Loaded::Pins(Saved::default()),
             Err(error) if error.kind() == ErrorKind::NotFound => Loaded::Lost("it is gone".into()),
             Err(error) => {
-                // For whoever can make sense of it.
+                // Kept for somebody who can make sense of it.
                 let _ = std::fs::rename(directory.join(NAME), directory.join(DAMAGED));
                 Loaded::Lost(error.to_string())
             }
         }
     }
 
-    /// Replaces it: a crash leaves the old one or the new one.
+    /// Replaces it: after a crash, the file is the old one or the new one.
     pub fn save(&self, directory: &Path) -> io::Result<()> {
         registry::replace(&directory.join(NAME), &serde_json::to_vec(self)?)
     }
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pins_are_remembered_and_a_file_that_is_damaged_or_gone_is_told() {
+    fn remembers_pins_and_reports_a_damaged_or_missing_file() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Saved::load(dir.path(), false), Loaded::Pins(Saved::default()));
         assert!(matches!(Saved::load(dir.path(), true), Loaded::Lost(_)));
@@ -106,7 +105,7 @@ mod tests {
             assert!(matches!(Saved::load(dir.path(), true), Loaded::Lost(_)), "{text}");
             assert!(!dir.path().join(NAME).exists() && dir.path().join(DAMAGED).exists());
         }
-        // Nonsense in a file that parses is no blocks of the drive.
+        // Nonsense in a file that parses names no blocks of the drive.
         std::fs::write(dir.path().join(NAME), format!("{{\"version\":1,\"runs\":[[{},9]]}}", u64::MAX))
             .unwrap();
         assert!(matches!(Saved::load(dir.path(), true), Loaded::Pins(_)));
