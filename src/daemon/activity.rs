@@ -1,8 +1,8 @@
-//! What has happened, for people, over restarts: `activity.jsonl` in the state directory.
+//! What has happened, for people, kept across restarts: `activity.jsonl` in the state directory.
 //!
-//! A row is one line, appended; nothing depends on it, so it is not synced, and a line that cannot be read is left out. At twice of what is
-//! kept the file is replaced by one with what is. Uploads of one drive that follow each other are one row: who saves all day would
-//! see nothing else.
+//! A row is one appended line. Nothing depends on it, so it is not synced, and an unreadable line is skipped. Once the file has twice as
+//! many lines as are kept, it is replaced by one with the kept rows only. Consecutive uploads of one drive become one row: a person who
+//! saves all day would see nothing else.
 
 use super::registry;
 use super::status::{now_ms, time};
@@ -21,7 +21,7 @@ const ROWS_MAX: usize = 10_000;
 /// Rows in one answer.
 const LIMIT: u32 = 100;
 const LIMIT_MAX: u32 = 1_000;
-/// Uploads that follow each other so soon are one row.
+/// Uploads of one drive within this time become one row.
 const SAME_UPLOAD_MS: u64 = 10 * 60 * 1000;
 
 /// One line of the file.
@@ -33,7 +33,7 @@ struct Row {
     drive: Option<String>,
     kind: ActivityKind,
     message: String,
-    /// The row whose place it takes.
+    /// The row that it replaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replaces: Option<u64>,
 }
@@ -48,7 +48,7 @@ impl Row {
 /// What has happened.
 pub struct Activity {
     path: PathBuf,
-    // Held for a row.
+    // Held for each row.
     rows: Mutex<Rows>,
     /// The number of the newest row.
     newest: watch::Sender<u64>,
@@ -59,13 +59,13 @@ struct Rows {
     /// Oldest first.
     kept: VecDeque<Row>,
     file: Option<File>,
-    /// In the file.
+    /// Lines in the file.
     lines: usize,
     last_id: u64,
 }
 
 impl Activity {
-    /// What is remembered in the state directory. A file that cannot be read means nothing, and is told.
+    /// Loads what the state directory has. A file that cannot be read counts as empty, and that is logged.
     pub fn load(state: &Path) -> Self {
         let path = state.join("activity.jsonl");
         let mut rows = Rows::default();
@@ -80,7 +80,7 @@ impl Activity {
         Self { path, rows: Mutex::new(rows), newest }
     }
 
-    /// Something has happened.
+    /// Records an event.
     pub fn note(&self, drive: Option<&str>, kind: ActivityKind, message: impl Into<String>) {
         let id = {
             let mut rows = self.rows.lock();
@@ -98,7 +98,7 @@ impl Activity {
         self.newest.send_replace(id);
     }
 
-    /// Rows, newest first.
+    /// The requested rows, newest first.
     pub fn list(&self, asked: &ListActivity) -> Vec<ActivityRow> {
         let limit = asked.limit.unwrap_or(LIMIT).min(LIMIT_MAX) as usize;
         let rows = self.rows.lock();
@@ -110,7 +110,7 @@ impl Activity {
         wanted.take(limit).map(Row::told).collect()
     }
 
-    /// Rows that came after one, oldest first.
+    /// The rows after `id`, oldest first.
     pub fn since(&self, id: u64) -> Vec<ActivityRow> {
         let rows = self.rows.lock();
         let newer = rows.kept.iter().rev().take_while(|row| row.id > id);
@@ -129,7 +129,7 @@ impl Rows {
     fn read(&mut self, text: &str) {
         for line in text.lines() {
             self.lines += 1;
-            // The last one may have been cut by a crash.
+            // A crash may have cut the last line short.
             if let Ok(row) = serde_json::from_str::<Row>(line) {
                 self.take(row);
             }
@@ -147,7 +147,7 @@ impl Rows {
         }
     }
 
-    /// The upload of the same drive that has just been, if nothing else has happened to the drive since.
+    /// The last upload of the same drive, if it was recent and nothing else has happened to the drive since.
     fn same_upload(&self, drive: Option<&str>, kind: ActivityKind, now: u64) -> Option<u64> {
         let last = self.kept.iter().rev().find(|row| row.drive.as_deref() == drive)?;
         let is_same = kind == ActivityKind::Uploaded && last.kind == kind;
@@ -176,7 +176,7 @@ impl Rows {
     }
 }
 
-/// Begins a line of its own, whatever a crash has left.
+/// Opens the file and starts a new line, even if a crash has cut the last one short.
 fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
     let is_cut = file.metadata()?.len() > 0 && std::fs::read(path)?.last() != Some(&b'\n');
@@ -206,7 +206,7 @@ mod tests {
         activity.note(Some("home"), ActivityKind::Opened, "two");
         activity.note(Some("work"), ActivityKind::Closed, "three");
         assert_eq!(listed(&activity, ListActivity::default()), ["three", "two", "one"]);
-        // A crash has cut the last line, and the next daemon goes on behind it.
+        // A crash has cut the last line short, and the next daemon continues after it.
         let mut file = OpenOptions::new().append(true).open(dir.path().join("activity.jsonl")).unwrap();
         file.write_all(b"{\"id\": 9, \"at").unwrap();
         Activity::load(dir.path()).note(None, ActivityKind::Drive, "four");

@@ -1,7 +1,7 @@
-//! Keeps the computer from sleeping and shutting down while something is on its way that a person waits for: logind does
-//! so on request over D-Bus, and tells whoever asks for either who is in the way, and why.
+//! Keeps the computer from sleeping and shutting down while something is under way that a person waits for. logind does so on request over
+//! D-Bus, and tells programs that ask for either which program is in the way, and why.
 //!
-//! A wish, not a need: nothing is lost where it is not granted, it is only done later.
+//! A wish, not a need: if it is not granted, nothing is lost, only done later.
 
 use std::future::pending;
 use tokio::task::JoinHandle;
@@ -13,21 +13,21 @@ const PATH: &str = "/org/freedesktop/login1";
 const INTERFACE: &str = "org.freedesktop.login1.Manager";
 const WHAT: &str = "sleep:shutdown";
 const WHO: &str = "Holdall";
-/// Asks first; where polkit does not let this user, it is held up for the few seconds that everyone may have.
+/// "block" first; if polkit does not allow this user to block, "delay" delays it for the few seconds that every user may have.
 const MODES: [&str; 2] = ["block", "delay"];
 
-/// The computer stays awake until this is dropped, where it can be asked for that.
+/// Keeps the computer awake until this is dropped, if logind can be asked.
 #[derive(Debug)]
 pub struct StaysAwake {
     holding: JoinHandle<()>,
 }
 
 impl StaysAwake {
-    /// Asks for it in the background. `why` is what a person is shown who wants the computer to sleep: a sentence without its period.
+    /// Asks for it in the background. `why` is shown to a person who wants the computer to sleep: a sentence without its period.
     pub fn because(why: String) -> Self {
         let holding = tokio::spawn(async move {
             match inhibit(&why).await {
-                // Closing it lets go.
+                // Closing the descriptor ends the inhibition.
                 Ok(_held) => pending().await,
                 Err(error) => tracing::debug!(%error, why, "the computer may sleep meanwhile"),
             }

@@ -1,4 +1,4 @@
-//! What somebody who is asked for help wants to see, as texts without secrets. Nothing is sent anywhere.
+//! A support report, as texts without secrets. Nothing is sent anywhere.
 
 use super::drives::Drives;
 use super::secrets::Kept;
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 mod redact;
 
-/// Of the log its end: about the last thousands of lines.
+/// How much of the log's end is included: about the last thousands of lines.
 const LOG_BYTES: u64 = 256 << 10;
 const ACTIVITY_ROWS: u32 = 300;
-/// How long the journal may take.
+/// How long the systemd journal may take to answer.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 const NO_LOG: &str =
     "There is no log here. Under systemd it is in the journal: journalctl _UID=$(id -u) _COMM=holdalld";
 
 impl Drives {
-    /// The texts. They look at this computer as the doctor does.
+    /// The texts. Collecting them examines this computer as the doctor does.
     pub async fn diagnostics(&self) -> Diagnostics {
         let secrets = self.known_secrets();
         let activity = ListActivity { limit: Some(ACTIVITY_ROWS), ..ListActivity::default() };
@@ -56,7 +56,7 @@ impl Drives {
         let system = rustix::system::uname();
         let mut text = String::new();
         let mut line = |name: &str, value: &str| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{name:<8} {value}");
         };
         let daemon = self.daemon();
@@ -73,7 +73,7 @@ impl Drives {
         text
     }
 
-    /// A service that systemd keeps writes to the journal; what is in the file then is older.
+    /// A service under systemd writes to the systemd journal; then whatever the file has is older.
     async fn end_of_log(&self) -> String {
         if systemd::keeps_us()
             && let Some(text) = end_of_journal().await
@@ -87,7 +87,8 @@ impl Drives {
         }
     }
 
-    /// All credentials that are in no keyring, word by word. Those in one are nowhere else, and asking for them may ask a person.
+    /// Every word of all credentials that are not in a keyring. Credentials in a keyring are nowhere else, and reading them may prompt a
+    /// person.
     fn known_secrets(&self) -> Vec<String> {
         let logins = self.stores().keeper().list().unwrap_or_default();
         let mut secrets = Vec::new();
@@ -106,7 +107,7 @@ fn strings(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) => into.push(text.clone()),
         Value::Array(values) => values.iter().for_each(|value| strings(value, into)),
-        // What kind they are is no secret.
+        // The kind of credentials is no secret.
         Value::Object(fields) => {
             fields.iter().filter(|(name, _)| *name != "kind").for_each(|(_, value)| strings(value, into))
         }
@@ -118,7 +119,7 @@ fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("the API's types become JSON")
 }
 
-/// What this user's services have said last; none where the journal does not tell.
+/// The last messages of this user's services; `None` if the systemd journal does not give them.
 async fn end_of_journal() -> Option<String> {
     let user = format!("_UID={}", rustix::process::getuid().as_raw());
     let mut command = tokio::process::Command::new("journalctl");

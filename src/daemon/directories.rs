@@ -1,8 +1,8 @@
-//! Directories of this computer, for whoever chooses one on a page: a page cannot look by itself.
+//! Directories of this computer, for a person who chooses one on a page: a page cannot read the disk itself.
 //!
-//! The daemon shows what its user may read, and nothing more: it looks as that user, and only those are served who are in (`web`). It
-//! tells names of directories alone. Any look may wait for a disk or a server that is away, so it has a thread of its own, few at once,
-//! and an end. Drives of this computer are left out: a drive within a drive would wait for itself.
+//! The daemon shows what its user may read, and nothing more: it reads as that user, and only serves signed-in browsers (`web`). It shows
+//! only names of directories. Any access may wait for a disk or a server that is away, so each look has a thread of its own, a deadline,
+//! and few run at once. Drives of this computer are left out: a drive within a drive would wait for itself.
 
 use super::drives::Drives;
 use super::failure::{self, failure};
@@ -15,26 +15,26 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long a directory may take: somebody waits for it.
+/// How long a directory may take: a person waits for it.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// The most names that are told: a list to choose from. Longer ones are typed.
+/// The most names that are listed: a list to choose from. In larger directories, the path can be typed.
 const NAMES_MAX: usize = 5_000;
-/// Looks at the same time. Each has a thread, which a server that is gone may keep for as long as it likes.
+/// Looks at the same time. Each has a thread, which a dead server may keep forever.
 const LOOKS_AT_ONCE: usize = 8;
-/// The longest name that file systems take.
+/// The longest name that file systems accept.
 const NAME_BYTES_MAX: usize = 255;
 
 static LOOKS: Semaphore = Semaphore::const_new(LOOKS_AT_ONCE);
 
 impl Drives {
-    /// What directories are in one; the nearest above it where it is not there.
+    /// The directories in `asked`; if it does not exist, those in its nearest existing parent.
     pub async fn directories(&self, asked: &str) -> Result<Directories, Failure> {
         let (path, own) = (absolute(asked)?, self.own_mounts());
         let shown = path.clone();
         look(&path, move || list(&shown, &own)).await
     }
 
-    /// Creates a directory, and tells what is in it: nothing.
+    /// Creates a directory, and returns its contents: nothing.
     pub async fn create_directory(&self, request: CreateDirectory) -> Result<Directories, Failure> {
         let (parent, own) = (absolute(&request.parent)?, self.own_mounts());
         check_name(&request.name)?;
@@ -61,7 +61,7 @@ async fn look(
     let late = || io::Error::from(ErrorKind::TimedOut);
     let looking = async {
         let turn = LOOKS.acquire().await.map_err(io::Error::other)?;
-        // It is over when the thread is, not when nobody waits for it any more.
+        // The turn ends when the thread ends, not when the caller stops waiting.
         let thread = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
@@ -72,7 +72,7 @@ async fn look(
     looked.map_err(|error| refused(path, &error))
 }
 
-/// A path without a way up, which depends on links.
+/// An absolute path without `..`, whose meaning would depend on links.
 fn absolute(asked: &str) -> Result<PathBuf, Failure> {
     let no_path = || failure::usage("A path begins with / or ~/, and has no .. in it.");
     let home = || std::env::home_dir().ok_or_else(no_path);
@@ -136,7 +136,8 @@ fn list(asked: &Path, own: &[PathBuf]) -> io::Result<Directories> {
     })
 }
 
-/// Without a look at what it is, where the directory says so already: a look may wait. A link is looked at only where that cannot wait.
+/// Uses the type that the directory entry has, without accessing the entry itself, which may wait. Follows a link only where that cannot
+/// wait.
 fn is_directory(entry: &std::fs::DirEntry, mounts: &[Mount]) -> bool {
     match entry.file_type() {
         Ok(kind) if kind.is_symlink() => {
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_answer_is_told_as_that() {
+    async fn a_look_without_an_answer_is_reported_as_offline() {
         let error = refused(Path::new("/mnt/nas"), &ErrorKind::TimedOut.into());
         assert_eq!(error.code, Code::Offline);
         let refused = look(Path::new("/x"), || Err(ErrorKind::PermissionDenied.into())).await.unwrap_err();

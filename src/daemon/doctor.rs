@@ -1,7 +1,7 @@
 //! Looks for problems: this computer, its disks, the stores of its drives, and the logins for them.
 //!
-//! Stores are asked at the same time, each for so long at most: one that is dead holds nothing up. Everything that is asked here only
-//! reads, so an interruption leaves nothing half done. The verdicts are in [`judge`].
+//! Stores are asked in parallel, each with a deadline: a dead store delays nothing. All requests here only read, so an interruption leaves
+//! nothing half done. The verdicts are in [`judge`].
 
 use super::drive::Drive;
 use super::drives::Drives;
@@ -24,24 +24,24 @@ use std::time::{Duration, Instant};
 
 mod judge;
 
-/// How long a store may take to answer: longer than a slow one takes, and not longer than a person waits.
+/// How long a store may take to answer: more than a slow store needs, and less than a person would wait.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How long a local disk may take to say how much of it is free.
+/// How long a local disk may take to report its free space.
 const DISK_LIMIT: Duration = Duration::from_secs(5);
 /// Stores that are asked at the same time. A person has fewer; each takes a connection.
 const ASKED_AT_ONCE: usize = 32;
 const REPAIRED_STAYS: &str = "What was repaired stays so. Stores and logins were not looked at.";
 
-/// A store, and which drives rely on it.
+/// A store, and the drives that rely on it.
 #[derive(Default)]
 struct Use {
     drives: Vec<String>,
-    /// Whether a drive lives there, so that what says so must be there.
+    /// Whether a drive lives there: then the family's description must exist.
     is_home: bool,
 }
 
 impl Drives {
-    /// Looks for what is wrong, and repairs it where that was asked for.
+    /// Looks for problems, and repairs them if `repair` is set.
     pub async fn doctor(&self, repair: bool, work: Option<&Work>) -> Result<Diagnosis, Failure> {
         let mut findings = self.look_at_computer(repair).await?;
         for drive in self.all() {
@@ -119,7 +119,7 @@ impl Drives {
         Asked { user: self.user_at(&store), store, drives: used.drives, answer }
     }
 
-    /// Asks for what every drive asks for first; whoever may read that is logged in.
+    /// Reads what every drive reads first: a login that may read it works.
     async fn answer(&self, store: &str, is_home: bool) -> Result<(), Failure> {
         let (url, meter) = (stores::parse(store)?, Meter::default());
         if is_home {
@@ -127,7 +127,7 @@ impl Drives {
         }
         let replica = self.stores().connect(&url, &meter).await?;
         match replica.get(family::NAME, None).await {
-            // A replica that was just begun.
+            // A replica that has just begun does not have it yet.
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(failure::store(&error)),
         }
@@ -154,7 +154,7 @@ fn uses(drives: &[Arc<Drive>]) -> BTreeMap<String, Use> {
     uses
 }
 
-/// How much is free where this directory is, or is going to be.
+/// The free space of the disk of a directory, which may not exist yet.
 fn space(path: PathBuf) -> io::Result<Space> {
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
     let figures = rustix::fs::statvfs(there)?;

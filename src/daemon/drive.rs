@@ -1,4 +1,4 @@
-//! One drive that is known here, and what can be asked of it.
+//! One drive that is known here, and the requests to it.
 
 use super::failure::{self, failure};
 use super::limits::Waits;
@@ -68,13 +68,13 @@ pub struct Drive {
     pub(super) name: String,
     pub(super) registry: Arc<Registry>,
     pub(super) stores: Arc<Stores>,
-    /// What counts what is asked of its stores since it was opened. Held to copy it.
+    /// Counts the requests to its stores since it was opened. Held to copy it.
     meter: RwLock<Meter>,
-    /// The store as it was reached last; by its engine, while it has one.
+    /// The store as it was last reached; while the drive has an engine, as the engine reached it.
     pub(super) reached: RwLock<Option<Arc<Renewable>>>,
-    /// What the store was last found to do for the drive. Held to copy it.
+    /// What the store could do for the drive when it was last tried. Held to copy it.
     pub(super) mode_now: Mutex<Option<Mode>>,
-    /// Why it is open only to look at, where writing was asked for. Held to copy it.
+    /// Why it is open only to look at, although writing was asked for. Held to copy it.
     pub(super) looks_because: Mutex<Option<String>>,
     pub(super) site: Site,
     pub(super) tree: Option<sled::Tree>,
@@ -82,22 +82,22 @@ pub struct Drive {
     pub(super) config: Mutex<Config>,
     /// Held while it is opened, closed, or changed as a whole.
     pub(super) open: tokio::sync::Mutex<Option<OpenDrive>>,
-    /// The engine of the open drive, for those who only look.
+    /// The engine of the open drive, for callers that only look.
     pub(super) live: RwLock<Option<Arc<Volume>>>,
-    /// Those of the open drive. Held to look at them, or to begin and end them.
+    /// The replicas of the open drive. Held to read them, or to begin and end them.
     pub(super) replicas: Mutex<Option<replicas::Replicas>>,
     pub(super) shown: Mutex<Shown>,
-    /// Where it is mounted. It is known also while somebody holds `open`.
+    /// Where it is mounted. Known even while `open` is held.
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
-    /// What a person wants always kept here.
+    /// What a person wants to keep here always.
     pub(super) pins: pins::Pins,
-    /// When a person stopped a collection of garbage last.
+    /// When a person last stopped a collection of garbage.
     collecting_stopped: Mutex<Option<tokio::time::Instant>>,
-    /// Who writes back what programs have not synced.
+    /// Writes back what programs have not synced.
     writeback: writeback::Writeback,
-    /// Held to add to or to take from.
+    /// Held to add or remove holds.
     letting_go: Mutex<holds::LettingGo>,
     /// All drives: a fork becomes one of them.
     pub(super) known: Weak<Known>,
@@ -149,13 +149,13 @@ impl Drive {
         self.config.lock().drive
     }
 
-    /// Whether it is still one of this device's: whoever has waited for it may find that it was removed or renamed meanwhile.
+    /// Whether it is still a drive of this device: it may have been removed or renamed while the caller waited.
     pub(super) fn is_known(self: &Arc<Self>) -> bool {
         let known = self.known.upgrade();
         known.is_some_and(|known| known.lock().get(&self.name).is_some_and(|drive| Arc::ptr_eq(drive, self)))
     }
 
-    /// Whether nobody wants it open.
+    /// Whether it is meant to be closed.
     pub fn is_closed(&self) -> bool {
         self.config.lock().open.is_none()
     }
@@ -171,13 +171,13 @@ impl Drive {
         self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned())
     }
 
-    /// Where it was mounted when the service ended, while it waits to be taken up again.
+    /// Where it was mounted when the service ended, until it is taken over.
     pub fn waits_at(&self) -> Option<std::path::PathBuf> {
         let was = self.config.lock().open.as_ref().map(|open| open.mountpoint.clone());
         was.filter(|_| self.place.read().is_none())
     }
 
-    /// Writes down what has happened to it.
+    /// Records an event of the drive.
     pub(super) fn note(&self, kind: ActivityKind, message: impl Into<String>) {
         self.registry.activity().note(Some(&self.name), kind, message);
     }
@@ -192,7 +192,7 @@ impl Drive {
         self.config.lock().replicas.iter().map(|replica| replica.store.clone()).collect()
     }
 
-    /// For the doctor, who leaves alone what is served.
+    /// What the doctor must know: it leaves alone what is served.
     pub fn for_doctor(&self) -> KnownDrive {
         let is_opening = matches!(self.shown.lock().phase, Phase::Connecting | Phase::Recovering);
         let service = match (is_opening, self.live.read().is_some()) {
@@ -203,7 +203,7 @@ impl Drive {
         KnownDrive { uuid: self.uuid(), name: self.name.clone(), service }
     }
 
-    /// What a mounted drive has little left of, for who looks for problems.
+    /// What a mounted drive is short of, for the doctor.
     pub async fn full_for_doctor(&self) -> Option<crate::api::Finding> {
         let place = self.place.read().clone()?;
         self.usage.used_bytes(&place).await;
@@ -212,8 +212,8 @@ impl Drive {
         Some(Finding::new(format!("drive {}", self.name), false, detail, full.action(&self.name)))
     }
 
-    /// Changes what is remembered: first on the disk, then in memory. Where the disk does not take it, both stay as they were, and what
-    /// is shown and done goes on as it is saved.
+    /// Changes what is remembered: first on the disk, then in memory. If the disk does not accept it, both stay as they were, and the drive
+    /// continues to behave as it is saved.
     pub(super) fn remember(&self, change: impl FnOnce(&mut Config)) -> Result<(), Failure> {
         let mut config = self.config.lock();
         let mut changed = config.clone();
@@ -223,7 +223,8 @@ impl Drive {
         Ok(())
     }
 
-    /// Notes how the store was reached. While an engine runs that is its way, by which it is seen whether it is refused.
+    /// Records how the store was reached. While an engine runs, its connection stays recorded, because that shows whether the store refuses
+    /// it.
     fn has_reached(&self, reached: Arc<Renewable>) {
         let mut known = self.reached.write();
         if known.is_none() || self.live.read().is_none() {
@@ -231,12 +232,12 @@ impl Drive {
         }
     }
 
-    /// What counts what is asked of its stores.
+    /// Counts the requests to its stores.
     pub(super) fn meter(&self) -> Meter {
         self.meter.read().clone()
     }
 
-    /// An opening begins: from here on it is counted what the drive costs.
+    /// An opening begins: from here on, the drive's requests are counted.
     pub(super) fn count_anew(&self) {
         *self.meter.write() = Meter::default();
     }
@@ -252,7 +253,7 @@ impl Drive {
             let config = self.config.lock();
             (config.mode, config.family.clone())
         };
-        // Services before did not note all of it; the key says whether it is encrypted.
+        // Earlier services did not record all of it; the key says whether the family is encrypted.
         let before = known.as_ref().unwrap_or(&family);
         let before = Family::new(before.family, before.cipher, mode);
         let unlocked = match before.differs_from(&family) {
@@ -266,7 +267,7 @@ impl Drive {
         Ok((store, unlocked))
     }
 
-    /// The same, by what is remembered: the store is not asked.
+    /// The same from what is remembered, without asking the store.
     pub(super) async fn unlock_away(&self) -> Result<(Arc<dyn Store>, Unlocked), Failure> {
         let key = self.registry.key(&self.name).map_err(|error| failure::local(&error))?;
         let known = self.config.lock().family.clone();
@@ -277,8 +278,8 @@ impl Drive {
         Ok((store, Unlocked::with_key(family, key).map_err(|error| self.of_family(&error))?))
     }
 
-    /// Another of its stores, a replica or a former one, with the keys: it has to say the same of the drive. HEADs may change there in
-    /// another way: by `mode`, where that is known.
+    /// Another store of the drive, a replica or a former one, with the keys: it must describe the same family. It may change HEADs in
+    /// another way: by `mode`, if that is known.
     pub(super) async fn unlock_at(
         &self,
         url: &str,
@@ -306,14 +307,14 @@ impl Drive {
         failure::named(failure::family(error), &self.name, &self.store_url())
     }
 
-    /// Objects of its family.
+    /// Objects of its family, and the keys.
     pub async fn objects(&self) -> Result<(Arc<Objects>, Unlocked), Failure> {
         let (store, unlocked) = self.unlock().await?;
         Ok((Arc::new(Objects::new(store, unlocked.sealer.clone(), PageCache::none())), unlocked))
     }
 
-    /// Runs `work` with the engine for writing: the open drive's, or one that is opened for this alone. An open drive can
-    /// be closed meanwhile, which ends what its engine does; nobody waits behind whoever waits for a store.
+    /// Runs `work` with the engine for writing: the open drive's, or one that is opened only for this. An open drive may be closed
+    /// meanwhile, which ends the work of its engine; so nobody is blocked by a caller that waits for a store.
     async fn with_volume<T>(
         self: &Arc<Self>,
         work: impl AsyncFnOnce(&Arc<Volume>) -> Result<T, Failure>,
@@ -335,14 +336,14 @@ impl Drive {
         result
     }
 
-    /// Switches uploading and background downloading off or on, for good.
+    /// Switches uploading and background downloading off or on until changed again.
     pub fn set_paused(&self, paused: bool) -> Result<(), Failure> {
         self.remember(|config| config.paused = paused)?;
         self.apply_pause();
         Ok(())
     }
 
-    /// Why uploading and background downloading are off: a person has switched them off, or the network asks for it.
+    /// Why uploading and background downloading are off: a person or the limits have switched them off.
     pub fn pause(&self) -> Option<&'static str> {
         match self.config.lock().paused {
             true => Some("paused by you"),
@@ -355,7 +356,7 @@ impl Drive {
         }
     }
 
-    /// Has the engine do as it should now.
+    /// Applies the current pause to the engine.
     pub fn apply_pause(&self) {
         if let Some(volume) = &*self.live.read() {
             let paused = self.pause().is_some();
@@ -367,7 +368,7 @@ impl Drive {
         }
     }
 
-    /// Whether what has to stay in the cache fits, with a tenth to work with.
+    /// Whether what must stay in the cache fits `bytes`, with a tenth to work with.
     pub fn fits_cache(&self, bytes: u64) -> Result<(), Failure> {
         let open = self.live.read().clone();
         let (needed, limit) = match open {
@@ -377,7 +378,7 @@ impl Drive {
                 needed => (needed, self.cache_limit().unwrap_or(u64::MAX)),
             },
         };
-        // Some more is better than it was, also where it does not do.
+        // A larger cache is an improvement even if it is still too small.
         if needed + needed / 10 <= bytes || bytes >= limit {
             return Ok(());
         }
@@ -394,7 +395,7 @@ impl Drive {
         ))
     }
 
-    /// What has to stay in the cache of a drive that is closed, as far as that is known.
+    /// Bytes that must stay in the cache of a closed drive, as far as that is known.
     fn needs_when_opened(&self) -> u64 {
         let last = self.shown.lock().last.clone();
         let unsent = last.as_ref().filter(|_| self.is_left_to_upload()).map_or(0, |last| last.dirty_bytes);
@@ -409,8 +410,7 @@ impl Drive {
         stays + unsent
     }
 
-    /// Has the cache's limit go with the local disk, as long as the engine is there: how much was free when the drive was opened says
-    /// little days later.
+    /// Adapts the cache's limit to the local disk while the engine runs: the free space at the opening says little days later.
     pub(super) fn follow_disk(self: &Arc<Self>, volume: &Arc<Volume>) {
         const EVERY: Duration = Duration::from_secs(60);
         let (drive, volume) = (Arc::downgrade(self), Arc::downgrade(volume));
@@ -426,7 +426,7 @@ impl Drive {
         });
     }
 
-    /// Has the cache be as large as it may be now, and scans be treated as they should.
+    /// Applies the current cache limit and the treatment of scans.
     pub fn apply_limits(&self) {
         if let Some(volume) = &*self.live.read() {
             volume.set_scans_slowed(self.stores.limits().indexers() == crate::api::Indexers::Slow);
@@ -441,7 +441,7 @@ impl Drive {
     }
 }
 
-/// Whether a limit is so much another one that it is worth setting: an eighth more or less.
+/// Whether a limit differs enough to be worth setting: by more than an eighth.
 fn is_another(now: u64, next: u64) -> bool {
     next.abs_diff(now) > now / 8
 }
@@ -451,7 +451,7 @@ mod tests {
     use super::is_another;
 
     #[test]
-    fn a_limit_that_is_nearly_the_same_is_left() {
+    fn a_nearly_equal_limit_is_left() {
         assert!(!is_another(800, 900) && !is_another(800, 700) && !is_another(0, 0));
         assert!(is_another(800, 901) && is_another(800, 699) && is_another(0, 1));
     }

@@ -38,16 +38,16 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// How long whoever waits for something has to hear what became of it, when the daemon ends.
+/// How long the ending daemon waits for its last answers to reach their clients.
 const ANSWERS_PATIENCE: Duration = Duration::from_secs(2);
-/// Between two keepers, at least.
+/// The least time between two keepers.
 const KEEPER_PAUSE: Duration = Duration::from_secs(1);
 /// The smallest drive: ext4 with a journal needs about this.
 const SIZE_MIN: u64 = 16 << 20;
-/// The size of a drive where nobody says one: more than most people fill, and it costs 14 MB in the store.
+/// The default size of a drive: more than most people fill, and it costs 14 MB in the store.
 const SIZE_DEFAULT: u64 = 1 << 40;
 
-/// The drives by their names. Held for look-ups only.
+/// The drives by name. Held only for look-ups.
 pub type Known = Mutex<BTreeMap<String, Arc<Drive>>>;
 
 /// The drives, and what they share.
@@ -55,14 +55,14 @@ pub struct Drives {
     registry: Arc<Registry>,
     stores: Arc<Stores>,
     site: Site,
-    /// Map pages of all drives; what is lost with it is fetched again.
+    /// Map pages of all drives; lost pages are fetched again.
     pages: Option<sled::Db>,
     known: Arc<Known>,
     /// Drives whose configuration cannot be read, and why.
     damaged: BTreeMap<String, Failure>,
     started: Instant,
     stop: mpsc::Sender<()>,
-    /// Work that only waits shall stop waiting.
+    /// Tells work that only waits to stop waiting.
     ending: watch::Sender<bool>,
     /// The port for browsers.
     web: Web,
@@ -70,7 +70,7 @@ pub struct Drives {
 }
 
 impl Drives {
-    /// The drives that are remembered, all closed; and what tells that the daemon shall stop.
+    /// The remembered drives, all closed; and the receiver of the request to stop the daemon.
     pub fn new(registry: Registry, site: Site) -> io::Result<(Arc<Self>, mpsc::Receiver<()>)> {
         let (stop, stopped) = mpsc::channel(1);
         let registry = Arc::new(registry);
@@ -107,17 +107,17 @@ impl Drives {
             let drive = drives.known_drive(&name, config);
             drives.known.lock().insert(name, drive);
         }
-        // What a former daemon had begun, before anybody can open half of it.
+        // Finishes what a former daemon had begun, before anybody can open half of it.
         drives.all().iter().for_each(|drive| drive.part_at_start());
         Ok((Arc::new(drives), stopped))
     }
 
-    /// What all drives may take of the network.
+    /// The limits for all drives.
     pub fn limits(&self) -> &Arc<Limits> {
         self.stores.limits()
     }
 
-    /// Changes limits. A cache that could not hold what has to stay in it is refused.
+    /// Changes limits. Refuses a cache that could not hold what must stay in it.
     pub async fn set_limits(&self, mut changes: SetLimits) -> Result<api::Limits, Failure> {
         let all = self.all();
         if let Some(total) = changes.cache_total_bytes.filter(|bytes| *bytes > 0) {
@@ -141,7 +141,7 @@ impl Drives {
             drive.set_own_cache(bytes)?;
         }
         if of_stores {
-            // What is under way goes on as it began.
+            // Requests under way continue as they began.
             self.stores.renew().await;
         }
         if of_drives {
@@ -156,7 +156,7 @@ impl Drives {
         api::Limits { cache_of: self.all().iter().filter_map(own).collect(), ..self.limits().shown() }
     }
 
-    /// Has drives wait, or go on, as the network asks for it.
+    /// Pauses and resumes drives as the limits require.
     pub async fn wait_where_told(self: Arc<Self>) {
         let mut waiting = self.limits().waiting();
         while waiting.changed().await.is_ok() {
@@ -180,7 +180,7 @@ impl Drives {
         }
     }
 
-    /// Replaces a keeper that dies, and gives the next one what it is to keep.
+    /// Replaces a keeper that dies, and gives the new one the connections to keep.
     pub async fn follow_keeper(self: Arc<Self>) {
         let Some(watch) = self.site.watch.clone() else { return };
         loop {
@@ -190,7 +190,7 @@ impl Drives {
                 for drive in self.all() {
                     is_kept &= drive.keep_again().await;
                 }
-                // A keeper that dies at once shall not keep us busy.
+                // A keeper that dies at once must not keep us busy.
                 tokio::time::sleep(KEEPER_PAUSE).await;
                 if is_kept {
                     break;
@@ -231,17 +231,17 @@ impl Drives {
         self.registry.device()
     }
 
-    /// What has happened.
+    /// The record of what has happened.
     pub fn activity(&self) -> &Activity {
         self.registry.activity()
     }
 
-    /// Where things are.
+    /// The paths of this installation.
     pub fn paths(&self) -> &Paths {
         self.registry.paths()
     }
 
-    /// What is shown at a glance.
+    /// The overviews for pages and the tray.
     pub fn overviews(&self) -> &Overviews {
         &self.overviews
     }
@@ -257,12 +257,12 @@ impl Drives {
         known.iter().map(|(name, drive)| (name.clone(), drive.store_url())).collect()
     }
 
-    /// How all drives are.
+    /// The status of every drive.
     pub async fn statuses(&self) -> Vec<api::DriveStatus> {
         futures_util::future::join_all(self.all().iter().map(|drive| drive.status())).await
     }
 
-    /// How the daemon is.
+    /// The status of the daemon.
     pub fn daemon(&self) -> api::DaemonStatus {
         api::DaemonStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -271,9 +271,9 @@ impl Drives {
         }
     }
 
-    /// Has the daemon end, with drives handed over.
+    /// Ends the daemon, with drives handed over.
     pub fn stop(&self) {
-        // A second request finds the channel full, and the daemon ending.
+        // A second request finds the channel full, and the daemon already ending.
         let _ = self.stop.try_send(());
     }
 
@@ -291,9 +291,9 @@ impl Drives {
         self.ending.subscribe()
     }
 
-    /// Takes up what a former daemon had open.
+    /// Takes over what a former daemon had open.
     pub async fn resume_all(&self) {
-        // What is looked at from now on is held anew.
+        // Looks from now on have holds of their own.
         self.all().iter().for_each(|drive| drive.let_go_of_what_was_looked_at());
         futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
         self.all().iter().for_each(|drive| drive.tell_former_stores());
@@ -302,7 +302,7 @@ impl Drives {
 
     /// Ends with all drives: handed over to the next daemon, or closed.
     pub async fn end(&self, hand_over: bool) {
-        // Before the drives are locked: whoever waits for a store has them locked.
+        // Before locking the drives: a request that waits for a store holds such a lock.
         self.ending.send_replace(true);
         self.web.end().await;
         let drives = self.all();
@@ -310,11 +310,11 @@ impl Drives {
         if let Some(pages) = &self.pages {
             let _ = pages.flush_async().await;
         }
-        // Whoever waits is told what became of it.
+        // Waiting clients receive their results.
         let _ = tokio::time::timeout(ANSWERS_PATIENCE, self.ending.closed()).await;
     }
 
-    /// Makes a drive. What its store can do is tried first, and decides how the family changes HEADs for ever.
+    /// Creates a drive. What its store can do is tried first, and decides forever how the family changes HEADs.
     pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let url = stores::read(&request.store)?;
@@ -372,7 +372,7 @@ impl Drives {
         Ok(api::Created { size_bytes: Some(size_bytes), ..created(drive, &unlocked.family, recovery) })
     }
 
-    /// How a new family at `url` is to change HEADs. `typed` is how somebody has written that.
+    /// How a new family at `url` must change HEADs. `typed` is the address as a person wrote it.
     async fn mode_of(&self, url: &StoreUrl, typed: &str, work: &Work) -> Result<Mode, Failure> {
         if let Some(mode) = stores::untried_mode(url).await {
             return Ok(mode);
@@ -389,7 +389,7 @@ impl Drives {
         }
     }
 
-    /// Has a further store keep what a drive's store has.
+    /// Adds a store that keeps a copy of what a drive's store has.
     pub async fn add_replica(
         &self,
         name: &str,
@@ -403,7 +403,7 @@ impl Drives {
         added.map_err(|failure| failure::named(failure, name, &url.to_string()))
     }
 
-    /// Makes a drive known that is in a store already.
+    /// Adds a drive that is already in a store.
     pub async fn add(&self, mut request: api::Add) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let url = stores::read(&request.store)?;
@@ -433,8 +433,8 @@ impl Drives {
         Ok(created(drive, &unlocked.family, None))
     }
 
-    /// Of several drives the one that is `asked` for, by its name there or its identity; else the one that has the name that it
-    /// is to have here, or the only one that is no fork.
+    /// Chooses one of several drives: the one that `asked` names by its name there or its identity; otherwise the one with the name that it
+    /// gets here, or the only one that is not a fork.
     async fn choose(
         &self,
         store: &Arc<dyn Store>,
@@ -458,7 +458,7 @@ impl Drives {
             }
             names.push(root.name);
         }
-        // Forks that others have of it do not make it a matter of choice.
+        // Forks of it, made by other devices, do not make the choice ambiguous.
         if let ([only], None) = (&whole[..], asked) {
             return Ok(*only);
         }
@@ -473,7 +473,7 @@ impl Drives {
         ))
     }
 
-    /// Makes a drive of its own from a version of another.
+    /// Creates a separate drive from a version of another.
     pub async fn clone_drive(
         &self,
         name: &str,
@@ -496,7 +496,7 @@ impl Drives {
         Ok(created(drive, &unlocked.family, None))
     }
 
-    /// Forgets a drive, and deletes its data where that was asked for.
+    /// Forgets a drive, and deletes its data if the request says so.
     pub async fn remove(&self, name: &str, request: api::Remove) -> Result<api::Removed, Failure> {
         let drive = self.get(name)?;
         let removed = drive.remove(&request).await?;
@@ -514,7 +514,7 @@ impl Drives {
         self.known.lock().remove(name);
     }
 
-    /// What this computer lacks, and what a crash has left: taken down where that was asked for.
+    /// Finds what this computer lacks and what a crash has left; removes the latter if `repair` is set.
     pub(super) async fn look_at_computer(&self, repair: bool) -> Result<Vec<api::Finding>, Failure> {
         let known = self.all().iter().map(|drive| drive.for_doctor()).collect::<Vec<_>>();
         let site = self.site.clone();
@@ -564,7 +564,7 @@ impl Drives {
             fork_of: None,
         };
         let mut known = self.known.lock();
-        // Two names would share one cache and one claim on the drive, and each would take it for its own.
+        // Two names would share one cache and one claim on the drive, and each would take them for its own.
         if let Some(other) = known.values().find(|known| known.uuid() == drive) {
             return Err(failure::known_as(&other.name));
         }
@@ -593,7 +593,7 @@ fn created(drive: Uuid, family: &Family, recovery: Option<RecoveryKey>) -> api::
     }
 }
 
-/// What was given to unlock a drive.
+/// The secret that a request gives to unlock a drive.
 pub(super) fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
     match (secrets.passphrase, secrets.recovery_key) {
         (_, Some(text)) => match RecoveryKey::from_text(&text) {
@@ -610,7 +610,7 @@ pub(super) fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
     }
 }
 
-/// What is to unlock a drive. Whoever runs its store can try passphrases for as long as they like.
+/// Checks a new passphrase. The operator of the store can try passphrases without limit.
 pub fn check_passphrase(passphrase: String) -> Result<Zeroizing<String>, Failure> {
     const CHARS_MIN: usize = 8;
     let passphrase = Zeroizing::new(passphrase);
@@ -620,7 +620,7 @@ pub fn check_passphrase(passphrase: String) -> Result<Zeroizing<String>, Failure
     }
 }
 
-/// The size in blocks.
+/// Checks a size, and returns it in blocks.
 pub fn check_size(bytes: u64) -> Result<u64, Failure> {
     if bytes < SIZE_MIN {
         return Err(failure::usage("The size is too small: a drive has at least 16 MiB."));

@@ -1,4 +1,4 @@
-//! The API as one table: what is served and what is documented both come from it, and cannot differ.
+//! The API as one table: the server and the documentation are both made from it, and cannot differ.
 
 use super::{Shared, events, overview, routes};
 use crate::api;
@@ -7,22 +7,22 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// Has a type's schema made.
+/// Makes a type's schema.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// A request of the API.
 pub struct Endpoint {
-    /// In lower case, as OpenAPI has it.
+    /// In lower case, as in OpenAPI.
     pub method: &'static str,
     /// With `{parameters}`.
     pub path: &'static str,
     /// What it does.
     pub summary: &'static str,
-    /// What it takes.
+    /// The type of its body.
     pub body: Option<SchemaOf>,
-    /// What it takes in the query.
+    /// The type of its query.
     pub query: Option<SchemaOf>,
-    /// What it answers with when all is well.
+    /// Its answer on success.
     pub answer: Answer,
     handler: MethodRouter<Shared>,
 }
@@ -82,7 +82,7 @@ fn post<T: JsonSchema, H: Handler<M, Shared>, M: 'static>(
     }
 }
 
-/// Everything that can be asked.
+/// All endpoints of the API.
 #[rustfmt::skip]
 pub fn all() -> Vec<Endpoint> {
     use api::*;
@@ -172,7 +172,7 @@ pub fn all() -> Vec<Endpoint> {
     ]
 }
 
-/// Serves all of it.
+/// Serves all endpoints.
 pub fn routes() -> Router<Shared> {
     let router = all()
         .into_iter()
@@ -180,7 +180,7 @@ pub fn routes() -> Router<Shared> {
     router.method_not_allowed_fallback(routes::wrong_method)
 }
 
-/// The same, and nothing else.
+/// The same, and answers everything else with an error.
 pub fn router(drives: Shared) -> Router {
     routes().fallback(routes::unknown).with_state(drives)
 }

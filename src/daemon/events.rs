@@ -1,5 +1,4 @@
-//! Events: each drive's status when it has changed, at most four times a second. Nothing is computed while nobody
-//! listens.
+//! Events: the status of each drive that has changed, at most four times a second. Computes nothing while nobody listens.
 
 use super::Shared;
 use crate::api::Event;
@@ -14,12 +13,12 @@ const EVERY: Duration = Duration::from_millis(250);
 
 struct Listener {
     drives: Shared,
-    /// What the listener was told last.
+    /// What was last sent to the listener.
     told: BTreeMap<String, String>,
     /// How many forks each drive had then.
     forks: BTreeMap<String, usize>,
     waiting: VecDeque<Event>,
-    /// The newest row of what has happened that it was told.
+    /// The newest row of the activity that was sent.
     activity: u64,
 }
 
@@ -65,7 +64,7 @@ impl Listener {
         }
         for status in statuses {
             let mut shown = status.clone();
-            // An age grows by itself; only what changes otherwise is news.
+            // An age grows by itself; only other changes are news.
             shown.oldest_dirty_age_ms = 0;
             let text = serde_json::to_string(&shown).expect("the API's types become JSON");
             if let Some(before) = self.forks.insert(status.name.clone(), status.forks.len())

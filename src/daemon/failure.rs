@@ -1,5 +1,5 @@
-//! From the engine's errors to what a person reads: the cause, what it means for the data, what to do next. One
-//! function for each kind of error, exhaustive, so that a new error cannot go unexplained.
+//! Turns the engine's errors into what a person reads: the cause, what it means for the data, what to do next. One function for each kind
+//! of error, exhaustive, so that no new error stays unexplained.
 
 use crate::api::{Action, Actions, Code, Failure, Holder};
 use crate::daemon::nearest::nearest;
@@ -24,12 +24,12 @@ pub use pins::*;
 pub use replicas::*;
 pub use stores::*;
 
-/// The consequence of what was refused.
+/// The consequence of a refused request.
 pub const NOTHING_CHANGED: &str = "Nothing was changed.";
-/// What it means that the trial of a store is not waited for.
+/// The consequence of interrupting the trial of a store.
 pub const TRIED_IN_PART: &str =
     "Small objects may be left in the store, under probe/. Nothing else was changed.";
-/// What brings a damaged object back.
+/// How to restore a damaged object.
 const BRING_BACK: &str = "If the store has a backup or versions, bring the object back.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
@@ -48,13 +48,13 @@ pub fn usage(message: impl Into<String>) -> Failure {
     failure(Code::Usage, message, NOTHING_CHANGED, Action::help(&["drive"]))
 }
 
-/// What is to unlock a drive has fewer characters than this.
+/// A new passphrase has fewer characters than this.
 pub fn short_passphrase(least: usize) -> Failure {
     let message = format!("The passphrase is too short: it has fewer than {least} characters.");
     failure(Code::Usage, message, NOTHING_CHANGED, "Choose one of four or more words that you can remember.")
 }
 
-/// A passphrase for a drive that is not to be encrypted.
+/// A passphrase for a drive that will not be encrypted.
 pub fn unused_passphrase() -> Failure {
     failure(
         Code::Usage,
@@ -75,7 +75,7 @@ pub fn no_route(path: &str) -> Failure {
     failure(Code::NotFound, message, NOTHING_CHANGED, "See GET /v1/openapi.json.")
 }
 
-/// The drive has a name here already.
+/// The drive already has a name here.
 pub fn known_as(name: &str) -> Failure {
     failure(
         Code::Exists,
@@ -85,7 +85,7 @@ pub fn known_as(name: &str) -> Failure {
     )
 }
 
-/// No such drive, where these are known.
+/// No drive of this name; `known` are the names that exist.
 pub fn no_drive(name: &str, known: &[String]) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");
     let actions = match nearest(name, known) {
@@ -124,7 +124,7 @@ pub fn store(error: &StoreError) -> Failure {
             SAFE_HERE,
             "Check the connection or plug the disk in. Work resumes by itself.",
         ),
-        // They come back, and those that do not are told from those that never were by whoever knows that.
+        // A missing place may come back. Callers that know that it never existed report it differently.
         StoreError::NoPlace { place } => failure(
             Code::Offline,
             format!("The store cannot be reached: there is no {place}."),
@@ -385,7 +385,7 @@ fn removed(name: Option<&str>) -> Failure {
     )
 }
 
-/// A drive that lives in another store now, whose address is known if it was said.
+/// The drive now lives in another store, whose address may be known.
 fn moved(to: Option<&str>, name: Option<&str>) -> Failure {
     let action = Action::Follow { drive: name.map(str::to_owned), to: to.map(str::to_owned) };
     let message = match to {
@@ -395,9 +395,9 @@ fn moved(to: Option<&str>, name: Option<&str>) -> Failure {
     failure(Code::Gone, message, "Its data is there. Nothing was changed.", action)
 }
 
-/// The same, where it was to be added from the store that it was in.
+/// The same, for a drive that was to be added from its former store.
 pub fn added_where_it_was(to: Option<&str>, name: Option<&str>) -> Failure {
-    // The address that was given is the one that it is not at any more.
+    // The given address is the one that the drive has left.
     match to {
         Some(to) => {
             let add = Action::Add { drive: name.map(str::to_owned), store: Some(to.to_owned()) };
@@ -449,7 +449,7 @@ pub fn local(error: &io::Error) -> Failure {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             (Code::Full, "Make room on the local disk.")
         }
-        // What is there, and cannot be what was written.
+        // The file exists, but is not what was written.
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => (
             Code::Corrupt,
             "Check the local disk, and bring the file back if there is a backup. The uploaded version can be opened on another computer.",
@@ -464,12 +464,12 @@ pub fn local(error: &io::Error) -> Failure {
     failure(code, message, "Nothing was changed, here or in the store.", action)
 }
 
-/// Names the drive and its store in actions that lack them: the errors of what lies below know neither.
+/// Names the drive and its store in actions that lack them: errors of the layers below know neither.
 pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
     at_store(failure.about(Some(name), None), url)
 }
 
-/// A drive that goes on as a fork here.
+/// The drive continues as a fork here.
 pub fn forked(taken_by: &str, name: Option<&str>) -> Failure {
     failure(
         Code::Conflict,
@@ -530,7 +530,7 @@ pub fn label(error: &LabelError) -> Failure {
     }
 }
 
-/// Errors of what is done to a closed drive.
+/// Errors of operations on a closed drive.
 pub fn drive(error: &DriveError) -> Failure {
     match error {
         DriveError::Held { device_name, epoch } => failure(
@@ -562,7 +562,7 @@ pub fn url(error: &UrlError) -> Failure {
     let (message, actions) = address(error);
     failure(Code::Usage, message, NOTHING_CHANGED, actions)
 }
-/// A fork that programs may still use in the drive's place.
+/// A fork in the drive's place that programs may still use.
 pub fn fork_in_place(name: &str, at: &str) -> Failure {
     state(
         format!("The fork is still open in the place of {name}, at {at}."),

@@ -1,4 +1,4 @@
-//! What a person decides about a fork: to look into it, to keep it as a drive of its own, to discard it.
+//! A person's decisions about a fork: looking into it, keeping it as a drive of its own, discarding it.
 
 mod compare;
 pub mod differences;
@@ -10,8 +10,8 @@ use crate::api::{self, Action, Code, Failure};
 use std::sync::Arc;
 
 impl Drives {
-    /// A fork of the drive `name`: by its name, its identity, or its place in the list, from 1 on. One that is still uploaded in the
-    /// place of a drive that was closed is set apart for it.
+    /// A fork of the drive `name`, by its name, its identity, or its number in the list, from 1 on. A fork that is still uploading in the
+    /// place of a closed drive is set apart first.
     pub async fn fork(&self, name: &str, fork: &str) -> Result<Arc<Drive>, Failure> {
         let drive = self.get(name)?;
         let forks = drive.forks();
@@ -30,7 +30,7 @@ impl Drives {
         if found.in_place {
             drive.part_now().await?;
         }
-        // By its identity: its name may be another's by then.
+        // By its identity: another fork may have its name by then.
         let apart = self.all().into_iter().find(|drive| drive.uuid().to_string() == found.uuid);
         apart.ok_or_else(none)
     }

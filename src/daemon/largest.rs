@@ -1,5 +1,5 @@
-//! The largest drive that this computer can have: its cache is one sparse file as long as the drive, and file systems have a
-//! largest file (ext4 with blocks of 4 KiB: one block less than 16 TiB).
+//! The largest drive that this computer can have: its cache is one sparse file as long as the drive, and file systems limit the length of a
+//! file (ext4 with blocks of 4 KiB: one block less than 16 TiB).
 
 use super::failure::{self, failure};
 use crate::api::{Code, Failure};
@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Refuses a drive of so many bytes where no file in `directory` can be that long, and says how long one can be.
+/// Refuses a drive of this size if no file in `directory` can be that long, and says how long one can be.
 pub fn check(directory: &Path, size_bytes: u64) -> Result<(), Failure> {
     let local = |error: io::Error| failure::local(&error);
     let file = unnamed(directory).map_err(local)?;
@@ -31,7 +31,7 @@ pub fn check(directory: &Path, size_bytes: u64) -> Result<(), Failure> {
     ))
 }
 
-/// The most blocks below `too_many` that fit. None fit too many, and where some do fewer do as well.
+/// The most blocks below `too_many` that fit. `too_many` blocks do not fit, and if a number fits, so does every smaller one.
 fn most(too_many: u64, mut fits: impl FnMut(u64) -> io::Result<bool>) -> io::Result<u64> {
     let (mut fit, mut too_many) = (0, too_many);
     while too_many - fit > 1 {
@@ -45,13 +45,13 @@ fn fits(file: &File, bytes: u64) -> io::Result<bool> {
     match file.set_len(bytes) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Ok(false),
-        // As some file systems say it.
+        // The error of some file systems.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// A file that is gone when it is closed.
+/// A file that vanishes when it is closed.
 fn unnamed(directory: &Path) -> io::Result<File> {
     private_directory(directory)?;
     let path = directory.join(format!(".largest-{}", uuid::Uuid::new_v4().simple()));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_accepted_and_leaves_nothing() {
+    fn a_size_that_fits_is_accepted_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         check(&dir.path().join("cache"), 64 << 20).unwrap();
         assert_eq!(std::fs::read_dir(dir.path().join("cache")).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! What all drives together may take of the network and whether they wait for another one, and each of the local disk.
+//! What all drives together may take of the network, whether they wait for another network, and what each may take of the local disk.
 
 use super::failure::{self, failure};
 use super::registry;
@@ -52,38 +52,38 @@ impl Saved {
 /// Why uploads and background downloads of all drives wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// The network counts what it carries.
+    /// The network is metered.
     Metered,
     /// A person has paused them for a while.
     Paused,
-    /// It is an hour in which a person wants none.
+    /// These are a person's quiet hours.
     Quiet,
 }
 
-/// The longest pause. What is to last longer is a pause of the drives themselves.
+/// The longest pause. For longer, the drives themselves can be paused.
 const PAUSE_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
-/// A clock that was set, or a computer that slept, is noticed so soon.
+/// How soon a changed clock, or the end of a computer's sleep, is noticed.
 const CLOCK_EVERY: Duration = Duration::from_secs(30);
 
 /// The least that a drive's cache may be: metadata of a small drive, and some requests.
 const CACHE_MIN: u64 = 64 << 20;
 
-/// The limits, and what follows from them now.
+/// The limits, and their current effect.
 pub struct Limits {
     path: PathBuf,
     pacer: Pacer,
     // Held for a change and its file.
     saved: Mutex<Saved>,
-    /// Whether the network counts what it carries, where somebody can say.
+    /// Whether the network is metered, if known.
     metered: watch::Sender<Option<bool>>,
     /// Why uploads and background downloads wait, if they do.
     waiting: watch::Sender<Option<Waits>>,
-    /// What goes by the clock was changed: a pause, or the quiet hours.
+    /// A setting that depends on the clock was changed: a pause, or the quiet hours.
     clocked: Notify,
 }
 
 impl Limits {
-    /// The limits that are remembered in the state directory. A file that cannot be read means none, and is told.
+    /// The limits that the state directory remembers. A file that cannot be read means no limits, and that is logged.
     pub fn load(state: &Path) -> Arc<Self> {
         let path = state.join("limits.json");
         let saved = read(&path).unwrap_or_else(|error| {
@@ -109,7 +109,7 @@ impl Limits {
         Arc::new(limits)
     }
 
-    /// What stores are reached through.
+    /// Paces the traffic to stores.
     pub fn pacer(&self) -> &Pacer {
         &self.pacer
     }
@@ -119,22 +119,22 @@ impl Limits {
         self.waiting.subscribe()
     }
 
-    /// Bytes of cache for each drive, where a person has said so.
+    /// Bytes of cache for each drive, if a person has set a limit.
     pub fn cache_bytes(&self) -> Option<u64> {
         self.saved.lock().cache
     }
 
-    /// Bytes of cache for all drives together, where a person has said so.
+    /// Bytes of cache for all drives together, if a person has set a limit.
     pub fn cache_total_bytes(&self) -> Option<u64> {
         self.saved.lock().cache_total
     }
 
-    /// What is done about programs that scan a drive.
+    /// How programs that scan a drive are treated.
     pub fn indexers(&self) -> Indexers {
         self.saved.lock().indexers
     }
 
-    /// As they are now.
+    /// The limits as they are now.
     pub fn shown(&self) -> api::Limits {
         let saved = self.saved.lock().clone();
         api::Limits {
@@ -163,7 +163,7 @@ impl Limits {
         }
     }
 
-    /// Changes them. What is under way goes on at the new rate.
+    /// Changes them. Transfers under way continue at the new rate.
     pub fn set(&self, changes: SetLimits) -> Result<api::Limits, Failure> {
         {
             let proxied = changes.proxy.map(proxy::split);
@@ -180,7 +180,7 @@ impl Limits {
                 proxy: proxied.as_ref().map(|(set, _)| set.clone()).or_else(|| saved.proxy.clone()),
             };
             if let Some((set, login)) = &proxied {
-                // One that cannot be used is not remembered. Its login first: a proxy that is asked without it only refuses.
+                // An unusable proxy is not remembered. Its login is saved first: a proxy that is asked without it only refuses.
                 proxy::of(Some(set), login.as_ref()).map_err(|error| proxy::failure(&error))?;
                 let state = self.path.parent().expect("a file lies in a directory");
                 proxy::Login::save(login.as_ref(), state).map_err(|error| failure::local(&error))?;
@@ -190,7 +190,7 @@ impl Limits {
             registry::replace(&self.path, &bytes).map_err(|error| failure::local(&error))?;
             self.apply(&changed);
             if let Some((set, login)) = &proxied {
-                // It was looked at just now.
+                // It was checked just now.
                 let _ = self.apply_proxy(Some(set), login.as_ref());
             }
             *saved = changed;
@@ -209,7 +209,7 @@ impl Limits {
         .await;
     }
 
-    /// Begins and ends what goes by the clock, for as long as the daemon runs.
+    /// Begins and ends what depends on the clock, for as long as the daemon runs.
     pub async fn follow_clock(self: Arc<Self>) {
         loop {
             let saved = self.saved.lock().clone();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn uploads_wait_on_a_metered_network_unless_told_otherwise() {
+    fn uploads_wait_on_a_metered_network_by_default() {
         let state = tempfile::tempdir().expect("a temporary directory");
         let limits = Limits::load(state.path());
         let waiting = limits.waiting();
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(again.set(pause(0)).expect("it is saved").paused_until, None);
         assert!(again.waiting().borrow().is_none());
         assert_eq!(again.set(pause(u64::MAX)).expect_err("it is too long").code, Code::Usage);
-        // One that is over ends by itself.
+        // A pause that is over ends by itself.
         again.set(pause(1)).expect("it is saved");
         let mut waiting = again.waiting();
         let following = tokio::spawn(again.clone().follow_clock());

@@ -1,11 +1,11 @@
-//! Where the daemon's messages go: to standard error, whatever that is.
+//! The daemon's messages go to standard error, whatever that is.
 //!
-//! Under systemd that is journald, which bounds what it keeps. A daemon that the command line has started has
-//! `daemon.log` there: at [`LOG_BYTES_MAX`] it becomes `daemon.log.old` and a new one begins, which standard output and
-//! standard error then lead to, so that a panic, or what a library prints, is in it too.
+//! Under systemd that is journald, which bounds what it keeps. For a daemon that the command line has started it is `daemon.log`: at
+//! [`LOG_BYTES_MAX`] the file becomes `daemon.log.old` and a new one begins. Standard output and standard error then lead to the new file,
+//! so that it also gets panics and what libraries print.
 //!
-//! A line that cannot be written is lost, and that is all: whoever logs is at work for somebody's data, and a full disk is
-//! where most is logged.
+//! A line that cannot be written is lost, and nothing else happens: the code that logs is at work on somebody's data, and a full disk
+//! causes the most messages.
 
 use crate::paths::Paths;
 use parking_lot::Mutex;
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
-/// How long a log may become. With the old one this is what one ever has to look through.
+/// How long a log may become. This file and the old one are all that a person ever has to read.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// What is logged unless `HOLDALL_LOG` says something else.
+/// The filter unless `HOLDALL_LOG` sets another.
 const FILTER: &str = "info,sled=warn";
 
-/// Has everything that is told from here on go to the log.
+/// Sends all messages from here on to the log.
 pub fn begin() {
     let asked = std::env::var("HOLDALL_LOG").ok().filter(|asked| !asked.is_empty());
     let filter = asked.as_deref().map(EnvFilter::try_new);
@@ -36,7 +36,7 @@ pub fn begin() {
         .with_env_filter(filter)
         .with_writer(move || Writer(log.clone()))
         .with_ansi(false)
-        // It prints to standard error that standard error cannot be written, and panics there.
+        // If standard error cannot be written, it would print that to standard error, and panic.
         .log_internal_errors(false)
         .init();
     if let Some(error) = nonsense {
@@ -44,14 +44,14 @@ pub fn begin() {
     }
 }
 
-/// A log file that is bounded.
+/// A log file of bounded length.
 struct Log {
     path: PathBuf,
     bytes_max: u64,
 }
 
 impl Log {
-    /// The log that standard error leads to, if it is ours to bound.
+    /// The log that standard error leads to, if bounding it is up to us.
     fn of_standard_error() -> Option<Arc<Mutex<Log>>> {
         let path = Paths::from_environment().ok()?.daemon_log();
         let ours = same_file(&metadata(stderr().as_fd()).ok()?, &path.metadata().ok()?);
@@ -83,7 +83,7 @@ fn same_file(one: &Metadata, other: &Metadata) -> bool {
 struct Writer(Option<Arc<Mutex<Log>>>);
 
 impl Writer {
-    /// Has standard output and standard error lead to the next log once this one is long enough.
+    /// Makes standard output and standard error lead to the next log once this one is long enough.
     fn turn(log: &Log) -> io::Result<()> {
         if let Some(next) = log.next(&metadata(stderr().as_fd())?)? {
             rustix::stdio::dup2_stdout(&next)?;
@@ -100,7 +100,7 @@ impl Write for Writer {
             // A log that is too long is better than none.
             let _ = Self::turn(log);
         }
-        // A line at a time, and what cannot be written is lost.
+        // A line at a time; a line that cannot be written is lost.
         let _ = stderr().write_all(line);
         Ok(line.len())
     }
@@ -125,7 +125,7 @@ mod tests {
         let mut next = log.next(&long).unwrap().unwrap();
         next.write_all(b"new").unwrap();
         assert_eq!(std::fs::read(dir.path().join("daemon.log.old")).unwrap(), b"0123456789");
-        // Who still has the old one goes on in the new one, and takes nothing away.
+        // A process that still has the old log continues in the new one, and overwrites nothing.
         log.next(&long).unwrap().unwrap().write_all(b"er").unwrap();
         assert_eq!(std::fs::read(&log.path).unwrap(), b"newer");
         assert_eq!(std::fs::read(dir.path().join("daemon.log.old")).unwrap(), b"0123456789");

@@ -16,7 +16,7 @@ use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 
 impl Drives {
-    /// Keeps credentials, after trying them where that was not declined.
+    /// Keeps credentials, after trying them unless the request says otherwise.
     pub async fn log_in(&self, request: api::LogIn) -> Result<StoreLogin, Failure> {
         let url = stores::read(&request.store)?;
         let scope = stores::scope(&url)?;
@@ -30,11 +30,11 @@ impl Drives {
         Ok(self.told(&login))
     }
 
-    /// Forgets credentials. What was kept is told, and the drives that used it.
+    /// Forgets credentials. Returns them, and the drives that used them.
     pub async fn log_out(&self, request: api::LogOut) -> Result<StoreLogin, Failure> {
         let url = stores::read(&request.store)?;
         let scope = stores::scope(&url)?;
-        // Before they are gone: afterwards the drives use others, or none.
+        // Looked up before they are gone: afterwards the drives use other credentials, or none.
         let known = self.logins()?;
         let forgotten = self.stores().keeper().forget(&scope).await;
         let login =
@@ -44,13 +44,13 @@ impl Drives {
         Ok(told.unwrap_or_else(|| self.told(&login)))
     }
 
-    /// What is in use goes on with the credentials that are kept now.
+    /// Connections in use continue with the credentials that are kept now.
     async fn renew(&self) {
         self.stores().renew().await;
         self.all().iter().for_each(|drive| drive.look_at_replicas_again());
     }
 
-    /// All logins. Never a secret.
+    /// All logins, without secrets.
     pub fn logins(&self) -> Result<Vec<StoreLogin>, Failure> {
         let logins = self.stores().keeper().list().map_err(|error| failure::secrets(&error.into()))?;
         Ok(logins.iter().map(|login| self.told(login)).collect())
@@ -83,8 +83,8 @@ impl Drives {
         })
     }
 
-    /// Does `work` with the credentials that came with its request, if any did, and keeps them if it goes well. Others that are
-    /// kept already stay: they may be another drive's.
+    /// Does `work` with the credentials of its request, if it has any, and keeps them on success. Credentials that are kept already are not
+    /// replaced: another drive may use them.
     pub(super) async fn with_new_login<T>(
         &self,
         url: &StoreUrl,
@@ -99,7 +99,7 @@ impl Drives {
         done
     }
 
-    /// Keeps credentials, and says which if they were not kept before.
+    /// Keeps credentials, and returns them if they were not kept before.
     async fn keep_new(
         &self,
         url: &StoreUrl,
@@ -118,7 +118,7 @@ impl Drives {
         login.map(Some).map_err(|error| failure::secrets(&error))
     }
 
-    /// Forgets a login that was kept for something that did not come about, unless a drive has come to use it meanwhile.
+    /// Forgets a login that was kept for work that failed, unless a drive uses it by now.
     async fn forget_unused(&self, login: &Login) {
         if !self.told(login).drives.is_empty() {
             return;
@@ -129,10 +129,10 @@ impl Drives {
         }
     }
 
-    /// Asks the store for what every drive asks for: a listing, and an object that may not be there.
+    /// Makes the requests that every drive makes: a listing, and a read of an object that may not exist.
     async fn try_out(&self, url: &StoreUrl, credentials: &Credentials) -> Result<(), Failure> {
         let store = self.stores().reach(url, credentials, &Meter::default())?;
-        // What comes before there is a drive: of the rest a store that is empty says that it is not there.
+        // An area that can be listed before there is a drive: in an empty store, everything else is reported missing.
         let tried = match store.list(probe::AREA).await {
             Ok(_) => store.get(family::NAME, None).await.map(drop),
             Err(error) => Err(error),

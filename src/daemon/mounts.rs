@@ -1,7 +1,7 @@
-//! Tells of every change of what is mounted where.
+//! Reports every change of the mount table.
 //!
-//! The kernel makes /proc/self/mountinfo readable "out of band" at each change (proc_pid_mountinfo(5)), so that nothing has to look again
-//! and again. Waiting takes a thread of its own, which ends with the process.
+//! The kernel makes /proc/self/mountinfo readable "out of band" at each change (proc_pid_mountinfo(5)), so that nothing has to poll it.
+//! Waiting takes a thread of its own, which ends with the process.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Should the kernel refuse to wait: so often it is tried again.
+/// The pause before trying again, if the kernel refuses to wait.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Counts the changes from now on.

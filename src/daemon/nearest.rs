@@ -1,15 +1,15 @@
-//! What somebody may have meant by a name that is not known.
+//! What a person may have meant by an unknown name.
 
-/// Letters that may be wrong of so many that there are: a typing mistake is one or two of them, and in three letters no more than one.
+/// One wrong letter is allowed for this many letters: a typing mistake changes one or two, and in three letters no more than one.
 const LETTERS_A_MISTAKE: usize = 3;
 
-/// The known name that `typed` is a typing mistake for; of several the nearest.
+/// The nearest known name that `typed` may be a typing mistake for.
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     let typed = typed.to_lowercase();
     let allowed = (typed.chars().count() / LETTERS_A_MISTAKE).max(1);
     let distance = |name: &String| strsim::damerau_levenshtein(&typed, &name.to_lowercase());
     let near = known.into_iter().map(|name| (distance(name), name)).filter(|(far, name)| {
-        // A name of one or two letters has nothing in common with one that differs in all of them.
+        // A name of one or two letters has nothing in common with a name that differs in all of them.
         *far <= allowed && *far < name.chars().count()
     });
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_nearest_is_meant() {
+    fn the_nearest_of_several_is_meant() {
         let known = ["photos-2024", "photos-2025"].map(str::to_owned);
         assert_eq!(nearest("photos-2o25", &known).map(String::as_str), Some("photos-2025"));
     }

@@ -1,7 +1,7 @@
 //! The OpenAPI document, made from the table of endpoints and the API's types.
 //!
-//! Its schemas are JSON Schema 2020-12, which is what OpenAPI 3.1 takes. OpenAPI has no word for newline-delimited JSON
-//! and for server-sent events: there the schema is that of one line, or of one event's data, as the description says.
+//! Its schemas are JSON Schema 2020-12, which OpenAPI 3.1 uses. OpenAPI cannot describe newline-delimited JSON and server-sent events:
+//! there the schema is that of one line, or of one event's data, as the description says.
 
 use super::endpoints::{self, Answer, Endpoint};
 use super::work::LINES_TYPE;
@@ -28,7 +28,7 @@ pub fn document() -> Value {
             settings.meta_schema = None;
         }))
     };
-    // A field that has a default may be left out by who asks, and is always there in an answer.
+    // A field with a default may be left out of a request, and is always there in an answer.
     let mut asked = components(SchemaSettings::draft2020_12().for_deserialize());
     let mut told = components(SchemaSettings::draft2020_12().for_serialize());
     let mut paths = Map::new();
@@ -99,7 +99,7 @@ fn operation(endpoint: &Endpoint, asked: &mut SchemaGenerator, told: &mut Schema
     operation
 }
 
-/// The fields of what is asked in a query, each as a parameter. None is required.
+/// The fields of a query, each as a parameter. None is required.
 fn queries(schema: schemars::Schema) -> Value {
     let fields = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let parameters = fields.into_iter().map(|(name, mut schema)| {
@@ -117,7 +117,7 @@ fn reference<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Value {
     schemas.subschema_for::<T>().into()
 }
 
-/// One line of an answer that has lines.
+/// One line of an answer that consists of lines.
 fn line(result: Value, told: &mut SchemaGenerator) -> Value {
     let one = |key: &str, value: Value| {
         json!({
@@ -137,7 +137,7 @@ fn operation_id(endpoint: &Endpoint) -> String {
     format!("{}_{path}", endpoint.method)
 }
 
-/// What comes with each code.
+/// The HTTP status and the exit code of each code.
 fn codes() -> Value {
     let codes = Code::ALL.iter().map(|code| {
         let name = serde_json::to_value(code).expect("a code becomes a string");
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reference_leads_to_a_schema_and_every_schema_and_field_has_words() {
+    fn every_reference_has_a_schema_and_every_schema_has_words() {
         let document = document();
         let schemas = document["components"]["schemas"].as_object().unwrap();
         fn references(value: &Value, found: &mut Vec<String>) {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_asked_for_and_told_is_the_same_both_ways() {
+    fn a_type_is_the_same_in_requests_and_answers() {
         let generator = |settings| SchemaGenerator::new(settings);
         let mut asked = generator(SchemaSettings::draft2020_12().for_deserialize());
         let mut told = generator(SchemaSettings::draft2020_12().for_serialize());

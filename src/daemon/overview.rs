@@ -1,6 +1,6 @@
-//! What the tray and the pages show at a glance: made anew four times a second while somebody listens, told when it has changed.
+//! What the tray and the pages show at a glance: computed four times a second while somebody listens, and sent when it has changed.
 //!
-//! All listeners share one [`Feed`]: rates need samples from some seconds, and nobody wants them computed twice. It ends with the last
+//! All listeners share one [`Feed`]: rates need samples of several seconds, and computing them once is enough. The feed ends with its last
 //! listener.
 
 use super::Shared;
@@ -30,7 +30,7 @@ pub struct Overviews {
 
 /// What all listeners get.
 struct Feed {
-    /// As JSON; none before the first look.
+    /// As JSON; `None` before the first look.
     told: watch::Receiver<Option<Arc<str>>>,
     looking: JoinHandle<()>,
 }
@@ -54,12 +54,12 @@ impl Overviews {
     }
 }
 
-/// The stream of one listener: what is shown now, and then whenever it has changed.
+/// The stream of one listener: the current overview, and then a new one whenever it has changed.
 pub async fn stream(State(drives): State<Shared>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let feed = drives.overviews().feed(&drives);
     let mut told = feed.told.clone();
     told.mark_changed();
-    // The feed lives in the stream, and so as long as the listener's connection.
+    // The feed lives in the stream, and so for as long as the listener's connection.
     let events = stream::unfold((feed, told), |(feed, mut told)| async move {
         loop {
             told.changed().await.ok()?;

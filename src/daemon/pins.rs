@@ -1,4 +1,4 @@
-//! Requests that name files: each path belongs to the drive that is mounted where it lies.
+//! Requests that name files: each path belongs to the drive that is mounted there.
 
 use super::drive::{Deadline, Keep, What};
 use super::drives::Drives;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a drive that was open when the service ended is waited for.
+/// How long to wait for a drive that was open when the service ended.
 const TAKING_UP: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ impl Drives {
         Ok(pins)
     }
 
-    /// Keeps them no more.
+    /// Removes pins.
     pub async fn unpin(&self, request: api::NamedPaths) -> Result<Vec<Pin>, Failure> {
         let mut pins = Vec::new();
         for (drive, what) in self.asked(request.paths, request.drive).await? {
@@ -52,7 +52,7 @@ impl Drives {
         self.all().iter().flat_map(|drive| drive.pins()).collect()
     }
 
-    /// Takes files out of the cache.
+    /// Evicts files from the cache.
     pub async fn evict(&self, request: api::NamedPaths, work: Work) -> Result<Evicted, Failure> {
         let mut sum = Evicted { bytes_freed: 0, stayed_bytes: 0 };
         for (drive, what) in self.asked(request.paths, request.drive).await? {
@@ -68,7 +68,7 @@ impl Drives {
         if !(1..=100).contains(&request.percent) {
             return Err(failure::request("A file is ready by 1 to 100 percent."));
         }
-        // It counts from when it was asked for, whatever has to be waited for.
+        // The timeout counts from the request on, whatever has to be waited for.
         let deadline = Deadline::after(request.timeout_ms.map(Duration::from_millis));
         let (drive, path) = tokio::select! { biased;
             found = self.on_drive(&request.path) => found?,
@@ -77,7 +77,7 @@ impl Drives {
         drive.wait_for(&path, request.percent, &deadline, &work).await
     }
 
-    /// Which drives, and what of them.
+    /// The drives of a request, and its paths on each.
     async fn asked(
         &self,
         paths: Vec<String>,
@@ -101,7 +101,7 @@ impl Drives {
         }
     }
 
-    /// The drive that a path is on, and the path below the drive's root. One that is being taken up is waited for.
+    /// The drive of a path, and the path below the drive's root. Waits for a drive that is being taken over.
     async fn on_drive(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
         let begun = Instant::now();
         while let Some(drive) = self.all().into_iter().find(|drive| waits_at(drive, Path::new(path))) {
@@ -113,7 +113,7 @@ impl Drives {
         self.on_mounted(path)
     }
 
-    /// The same among those that are mounted. The path itself is not looked at.
+    /// The same among the mounted drives. Does not access the path itself.
     fn on_mounted(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
         let drives = self.all();
         let mounted: Vec<_> = drives.iter().filter_map(|drive| Some((drive, drive.mountpoint()?))).collect();
@@ -131,7 +131,7 @@ impl Drives {
     }
 }
 
-/// Whether the path is on a drive that waits to be taken up.
+/// Whether the path is on a drive that is being taken over.
 fn waits_at(drive: &Drive, path: &Path) -> bool {
     drive.waits_at().is_some_and(|root| path.starts_with(root))
 }

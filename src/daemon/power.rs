@@ -1,11 +1,11 @@
-//! Whether the computer runs on its battery, by `/sys/class/power_supply` (the kernel's
+//! Whether the computer runs on its battery, according to `/sys/class/power_supply` (the kernel's
 //! Documentation/ABI/testing/sysfs-class-power).
 
 use std::path::Path;
 
 const SUPPLIES: &str = "/sys/class/power_supply";
 
-/// Whether it does now. A computer that cannot tell has a plug.
+/// Whether it does so now. A computer that does not say is plugged in.
 pub fn on_battery() -> bool {
     on_battery_at(Path::new(SUPPLIES))
 }
@@ -19,7 +19,7 @@ fn on_battery_at(supplies: &Path) -> bool {
     let mut discharges = false;
     for supply in entries.flatten().map(|entry| entry.path()) {
         match said(&supply, "type").as_str() {
-            // A mouse and a telephone have batteries too.
+            // Mice and telephones have batteries too.
             "Battery" if said(&supply, "scope") != "Device" => {
                 discharges |= said(&supply, "status") == "Discharging";
             }
@@ -38,7 +38,7 @@ mod tests {
     type Supply = (&'static str, &'static [(&'static str, &'static str)]);
 
     #[test]
-    fn only_a_battery_of_the_computer_that_discharges_counts() {
+    fn only_a_discharging_battery_of_the_computer_counts() {
         const EMPTIES: Supply =
             ("BAT0", &[("type", "Battery"), ("scope", "System"), ("status", "Discharging")]);
         const CHARGES: Supply = ("BAT0", &[("type", "Battery"), ("status", "Charging")]);

@@ -1,19 +1,19 @@
-//! Takes secrets out of text that goes to others: a pure function.
+//! Removes secrets from text that goes to others: a pure function.
 //!
-//! Nothing that Holdall writes has any in it, as far as is known; this is for what is not. So it rather takes too much: what is kept as
-//! credentials here, word by word; who logs in, and queries, in addresses; values that are named like secrets; and what looks like a
-//! key.
+//! As far as is known, nothing that Holdall writes contains secrets; this is for what is not known. So it rather removes too much: every
+//! word of the credentials that are kept here; users and queries in addresses; values with names like those of secrets; and anything that
+//! looks like a key.
 
-/// What stands in the place of a secret.
+/// What replaces a secret.
 pub const LEFT_OUT: &str = "[left out]";
-/// Shorter ones would take ordinary words away.
+/// Shorter secrets would remove ordinary words.
 const EXACT_MIN: usize = 4;
-/// A run of letters and digits that is so long, with capitals, small ones and digits in it, is no word.
+/// A run of letters and digits of this length, with capitals, small letters and digits in it, is no word.
 const RANDOM_MIN: usize = 36;
-/// So many groups of four in a row are a recovery key, or a part of one.
+/// This many groups of four in a row are a recovery key, or a part of one.
 const GROUPS_MIN: usize = 5;
 
-/// Names whose values are secrets, wherever in a name they are.
+/// Names whose values are secrets; matched anywhere in a name.
 const NAMES: [&str; 12] = [
     "password",
     "passphrase",
@@ -29,10 +29,10 @@ const NAMES: [&str; 12] = [
     "accesskey",
 ];
 
-/// `text` without secrets; `known` are some that there are.
+/// `text` without secrets; `known` are known secrets.
 pub fn redact(text: &str, known: &[String]) -> String {
     let mut known: Vec<_> = known.iter().filter(|secret| secret.len() >= EXACT_MIN).collect();
-    // One may be part of another.
+    // One secret may be part of another.
     known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let text =
         known.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), LEFT_OUT));
@@ -40,7 +40,7 @@ pub fn redact(text: &str, known: &[String]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Addresses without who logs in, and without their queries.
+/// Addresses without their users and queries.
 fn addresses(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -50,7 +50,7 @@ fn addresses(line: &str) -> String {
         let end = after.find(|c: char| c.is_whitespace() || "\"'<>,)]}`".contains(c)).unwrap_or(after.len());
         let (address, next) = after.split_at(end);
         let (address, query) = address.split_once('?').map_or((address, None), |(a, q)| (a, Some(q)));
-        // A password may have a slash in it, and then the last @ is behind what looks like the path.
+        // A password may contain a slash; then the last @ comes after what looks like the path.
         let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
         out.push_str(address);
         if query.is_some() {
@@ -62,7 +62,7 @@ fn addresses(line: &str) -> String {
     out + rest
 }
 
-/// Values of names that are named like secrets: `name=value`, `name: value`, `"name": "value"`, `Bearer value`.
+/// Values with names like those of secrets: `name=value`, `name: value`, `"name": "value"`, `Bearer value`.
 fn values(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -95,7 +95,7 @@ fn values(line: &str) -> String {
     out
 }
 
-/// Where the value is that is assigned by what begins here.
+/// The range of the value that is assigned at the beginning of `text`.
 fn value_after(text: &str) -> Option<(usize, usize)> {
     let assigned = text.trim_start_matches(['"', '\'', '\\', ' ']);
     let assigned = assigned.strip_prefix([':', '='])?;
@@ -115,7 +115,7 @@ fn value_of(text: &str, from: usize) -> Option<(usize, usize)> {
     let escapes = value.len() - plain.len();
     if let Some(quote) = plain.chars().next().filter(|c| matches!(c, '"' | '\'')) {
         let inside = &plain[1..];
-        // The line's end ends it too, if a log was cut.
+        // If a log was cut, the end of the line ends the value.
         let end = inside.find(quote).unwrap_or(inside.len());
         return Some((from + escapes + 1, from + escapes + 1 + end));
     }
@@ -123,7 +123,7 @@ fn value_of(text: &str, from: usize) -> Option<(usize, usize)> {
     (end > 0).then_some((from, from + end))
 }
 
-/// What looks like a key.
+/// Removes what looks like a key.
 fn keys(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -146,11 +146,11 @@ fn keys_in(word: &str) -> String {
     if word.split('-').filter(is_group).count() >= GROUPS_MIN {
         return LEFT_OUT.to_owned();
     }
-    // Paths and names of objects are put together of parts, each of which may be told.
+    // Paths and object names consist of parts; each part is judged by itself.
     let parts = word.split_inclusive(['/', '-']);
     let told = parts.map(|part| if is_key(part.trim_end_matches(['/', '-'])) { LEFT_OUT } else { part });
     let told: String = told.collect();
-    // A secret may have slashes of its own: with digits, small letters and capitals all over it is no path.
+    // A secret may contain slashes: a mixture of digits, small letters and capitals is no path.
     let is_random = !word.starts_with('/') && is_mixed(word) && (36..=44).contains(&word.len());
     if is_random && word.matches('/').count() <= 3 { LEFT_OUT.to_owned() } else { told }
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_stays() {
+    fn helpful_text_stays() {
         let told = [
             "2026-11-20T12:00:00.123456Z  WARN holdall_core::push: the store did not take it; trying again",
             "root/ab/0b7e2c1a-6d43-4b8e-9c55-3f1d2e4a5b6c-01-02-abcdef0123456789abcdef0123456789",

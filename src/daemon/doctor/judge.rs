@@ -1,4 +1,4 @@
-//! What is made of what the doctor has seen. Pure.
+//! Verdicts on what the doctor has seen. Pure.
 
 use crate::api::{Action, Actions, Code, Diagnosis, Failure, Finding};
 use crate::daemon::drive::LEAST_CACHE_BYTES;
@@ -21,13 +21,13 @@ pub struct Asked {
     pub store: String,
     /// The drives that rely on it.
     pub drives: Vec<String>,
-    /// Who is logged in there.
+    /// The user that is logged in there.
     pub user: Option<String>,
-    /// After how long it answered, or why it did not.
+    /// How long it took to answer, or why it did not.
     pub answer: Result<Duration, Failure>,
 }
 
-/// What is free on the disk of a directory.
+/// The free space of a directory's disk.
 pub struct Space {
     /// The directory.
     pub path: PathBuf,
@@ -37,7 +37,7 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
-/// A store, and the login there. Without a login that is taken nothing else is known of a store.
+/// A store, and the login there. Unless the store accepts the login, nothing else is known of it.
 pub fn store(asked: &Asked) -> Finding {
     let Asked { store, drives, user, answer } = asked;
     match answer {
@@ -63,10 +63,10 @@ fn took(after: Duration) -> String {
     }
 }
 
-/// The disks of the state directory, where journals are, and of the cache. They may be one.
+/// The disks of the state directory, where journals are, and of the cache. They may be the same.
 pub fn disks(state: &Space, cache: &Space) -> Vec<Finding> {
     let journal = Limits::of_bytes(0);
-    // The fewest files that a journal works with, and what closing a drive may take beyond that.
+    // The smallest number of files that a journal works with, and what closing a drive may take beyond them.
     let for_journal = journal.file_bytes * (journal.files + journal.reserve_files) as u64;
     if state.device == cache.device {
         return vec![disk(state, for_journal + LEAST_CACHE_BYTES, "journals and the cache need", WHEN_FULL)];
@@ -89,13 +89,13 @@ fn disk(space: &Space, least_bytes: u64, need: &str, consequence: &str) -> Findi
     Finding::new(subject, false, detail, Action::tell(FREE_UP))
 }
 
-/// A local disk that does not say how much of it is free.
+/// A local disk that does not report its free space.
 pub fn unknown_disk(error: &io::Error) -> Finding {
     let detail = format!("It is not known how much of the local disk is free: {}. {WHEN_FULL}", why(error));
     Finding::new("local disk", false, detail, "Check the local disk and its permissions.")
 }
 
-/// The keyring, which has the credentials of so many logins.
+/// The keyring, which has the credentials of this many logins.
 pub fn keyring(found: Result<&(), &KeyringError>, logins: usize) -> Finding {
     let error = match found {
         Ok(()) => return Finding::new("keyring", true, "It is there, and unlocked.", Actions::default()),
@@ -119,7 +119,7 @@ pub fn logins(failure: &Failure) -> Finding {
     Finding::new("logins", false, detail, failure.actions.clone())
 }
 
-/// All of it: problems first, then what was repaired, then what is well.
+/// The whole diagnosis: problems first, then repairs, then what is well.
 pub fn diagnosis(mut findings: Vec<Finding>) -> Diagnosis {
     findings.sort_by_key(|finding| match (finding.ok, finding.repaired) {
         (_, true) => 1,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_how_long_it_took_and_who_is_logged_in() {
+    fn an_answer_says_its_time_and_the_user() {
         let finding = store(&asked(Ok(Duration::from_millis(35))));
         assert!(finding.ok);
         assert_eq!(finding.detail, "It answers within 35 ms and accepts the credentials of AKIA….");
@@ -196,13 +196,13 @@ mod tests {
             |state: Space, cache: Space| disks(&state, &cache).iter().map(|one| one.ok).collect::<Vec<_>>();
         assert_eq!(found(space(1, least), space(2, LEAST_CACHE_BYTES)), [true, true]);
         assert_eq!(found(space(1, least - 1), space(2, LEAST_CACHE_BYTES - 1)), [false, false]);
-        // One disk has to have enough for both.
+        // A shared disk must have enough for both.
         assert_eq!(found(space(1, least + LEAST_CACHE_BYTES), space(1, 0)), [true]);
         assert_eq!(found(space(1, least), space(1, 0)), [false]);
     }
 
     #[test]
-    fn a_keyring_is_missed_only_by_whoever_has_something_in_it() {
+    fn a_keyring_is_missed_only_if_it_has_credentials() {
         assert!(keyring(Ok(&()), 0).ok);
         assert!(keyring(Err(&KeyringError::Away("no bus".to_owned())), 0).ok);
         let locked = keyring(Err(&KeyringError::Locked), 2);

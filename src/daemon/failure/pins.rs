@@ -1,4 +1,4 @@
-//! Errors of pinning, of taking files out of the cache, and of waiting for them.
+//! Errors of pinning, of evicting files from the cache, and of waiting for them.
 
 use super::{NOTHING_CHANGED, failure, read, state};
 use crate::api::{Action, Actions, Code, Failure, Pin};
@@ -8,10 +8,10 @@ use crate::sizes::{format_bytes, format_duration};
 use holdall_core::pull::PullError;
 use std::time::Duration;
 
-/// What it means that nobody waits for a file any more.
+/// The consequence of no longer waiting for a file.
 pub const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
 
-/// A path on no drive that is open.
+/// The path is on no open drive.
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
     let action: Actions = match mounted {
         [] => Action::Open { drive: None }.into(),
@@ -20,19 +20,19 @@ pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
     failure(Code::NotFound, format!("{path} is on no open drive."), NOTHING_CHANGED, action)
 }
 
-/// A path on a drive that was open when the service ended.
+/// The path is on a drive that was open when the service ended.
 pub fn not_taken_up(name: &str) -> Failure {
     let message = format!("The drive {name} was open when the service ended, and is being taken up again.");
     let status = Action::DriveStatus { drive: Some(name.to_owned()) };
     state(message, [Action::tell("Try again in a moment."), status])
 }
 
-/// A drive whose files cannot be named.
+/// The drive is not mounted, so its files cannot be named.
 pub fn not_mounted(name: &str) -> Failure {
     state(format!("The drive {name} is not mounted."), Action::Open { drive: Some(name.to_owned()) })
 }
 
-/// A path that cannot be looked at.
+/// The path cannot be scanned.
 pub fn unscannable(path: &str, error: &ScanError) -> Failure {
     let (code, actions): (_, Actions) = match error {
         ScanError::Unscannable(Unscannable::Missing) => (Code::NotFound, "Check the path.".into()),
@@ -48,7 +48,7 @@ pub fn unscannable(path: &str, error: &ScanError) -> Failure {
     failure(code, format!("{path} cannot be used: {}.", words(error)), NOTHING_CHANGED, actions)
 }
 
-/// A version of a drive that cannot be looked through.
+/// A version of a drive cannot be scanned.
 pub fn uncomparable(name: &str, error: &ScanError) -> Failure {
     let (why, action) = match error {
         ScanError::TooMany => {
@@ -59,7 +59,7 @@ pub fn uncomparable(name: &str, error: &ScanError) -> Failure {
     failure(Code::Failed, format!("{name} cannot be compared: {why}."), NOTHING_CHANGED, action)
 }
 
-/// A pin that does not get on.
+/// Downloading a pin makes no progress.
 pub fn pin_stuck(pin: &Pin) -> Failure {
     let reason = pin.reason.clone().unwrap_or_else(|| "the drive was closed".to_owned());
     failure(
@@ -70,7 +70,7 @@ pub fn pin_stuck(pin: &Pin) -> Failure {
     )
 }
 
-/// A pin whose store is away.
+/// The store of a pin is away.
 pub fn pin_offline(pin: &Pin) -> Failure {
     let reason = pin.reason.clone().unwrap_or_default();
     failure(
@@ -81,7 +81,7 @@ pub fn pin_offline(pin: &Pin) -> Failure {
     )
 }
 
-/// A pin of a drive that downloads nothing.
+/// The pin's drive has its downloads switched off.
 pub fn pin_paused(pin: &Pin) -> Failure {
     let reason = pin.reason.clone().unwrap_or_default();
     failure(
@@ -92,7 +92,7 @@ pub fn pin_paused(pin: &Pin) -> Failure {
     )
 }
 
-/// Waiting for a store that is away.
+/// Waiting while the store is away.
 pub fn wait_offline(trouble: &str) -> Failure {
     failure(
         Code::Offline,
@@ -102,7 +102,7 @@ pub fn wait_offline(trouble: &str) -> Failure {
     )
 }
 
-/// Waiting for a drive that downloads nothing.
+/// Waiting while the drive has its downloads switched off.
 pub fn wait_paused(name: &str, why: &str) -> Failure {
     failure(
         Code::Paused,
@@ -112,7 +112,7 @@ pub fn wait_paused(name: &str, why: &str) -> Failure {
     )
 }
 
-/// Waiting for a file that could not even be looked at by the time that was given.
+/// The time is over before the file could even be scanned.
 pub fn wait_too_early(path: &str, timeout: Duration) -> Failure {
     failure(
         Code::Failed,
@@ -125,7 +125,7 @@ pub fn wait_too_early(path: &str, timeout: Duration) -> Failure {
     )
 }
 
-/// Waiting for a file of which not enough has come by the time that was given.
+/// The time is over before enough of the file is here.
 pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> Failure {
     failure(
         Code::Failed,
@@ -140,7 +140,7 @@ pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> F
     )
 }
 
-/// A folder whose names are still to come from a store that is away.
+/// The entries of the directory are still to come, and the store is away.
 pub fn folder_offline(path: &str, trouble: &str) -> Failure {
     failure(
         Code::Offline,
@@ -150,7 +150,7 @@ pub fn folder_offline(path: &str, trouble: &str) -> Failure {
     )
 }
 
-/// A folder whose names are still to come, or a drive that has much to do.
+/// The entries of the directory are still to come, or the drive is busy.
 pub fn folder_late(path: &str, after: Duration) -> Failure {
     failure(
         Code::Failed,
@@ -163,7 +163,7 @@ pub fn folder_late(path: &str, after: Duration) -> Failure {
     )
 }
 
-/// A path that is not pinned, but perhaps one above it.
+/// The path is not pinned, but perhaps one above it is.
 pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
     let (message, actions): (_, Actions) = match by {
         Some(by) => (
@@ -175,7 +175,7 @@ pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
     failure(Code::NotFound, message, NOTHING_CHANGED, actions)
 }
 
-/// A drive that is not pinned as a whole.
+/// The drive is not pinned as a whole.
 pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
     let message = match has_paths {
         true => format!("The drive {name} is not pinned as a whole; paths on it are."),
@@ -184,7 +184,7 @@ pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
     failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })
 }
 
-/// What is pinned is to be taken out of the cache.
+/// What should be evicted is pinned.
 pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
     let (message, action) = match path {
         Some(path) => (format!("{path} is pinned."), Action::Unpin { path: path.to_owned() }),

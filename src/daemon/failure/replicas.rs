@@ -4,14 +4,14 @@ use super::{NOTHING_CHANGED, at_store, drive, failure, read};
 use crate::api::{Action, Code, Failure};
 use holdall_core::replica::ReplicaError;
 
-/// A drive has no such replica.
+/// The drive has no such replica.
 pub fn no_replica(name: &str, url: &str) -> Failure {
     let message = format!("{url} is no replica of {name}.");
     let action = Action::Replicas { drive: Some(name.to_owned()) };
     failure(Code::NotFound, message, NOTHING_CHANGED, action)
 }
 
-/// What a store lacks as a replica.
+/// Why a store cannot be a replica.
 pub fn replica(error: &ReplicaError, url: &str) -> Failure {
     match error {
         ReplicaError::OtherFamily => failure(
@@ -43,12 +43,12 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
     }
 }
 
-/// The store that a drive has answers, and does not give the drive.
+/// The drive's store answers, but does not have the drive.
 pub fn store_does_not_give(failure: Failure) -> Failure {
     failure.and(Action::AcceptLoss)
 }
 
-/// A replica was becoming the drive's store, and it is not known what came of it.
+/// A replica was becoming the drive's store, and the outcome is not known.
 pub fn moving(name: &str, url: &str) -> Failure {
     failure(
         Code::State,
@@ -58,12 +58,12 @@ pub fn moving(name: &str, url: &str) -> Failure {
     )
 }
 
-/// The drive has left its store, or its replica, and not for the replica that is to take its place.
+/// The drive has left its store or its replica, but not for the replica that is being promoted.
 pub fn lives_elsewhere(failure: Failure) -> Failure {
     failure.and(Action::AcceptSecond)
 }
 
-/// The drive's own store asks for patience: it has the drive, and a replica shall not take its place.
+/// The drive's own store asks for patience: it has the drive, and a replica must not replace it.
 pub fn store_is_not_lost(failure: Failure) -> Failure {
     let consequence =
         "Nothing was changed. The store is there, and may have what the replica lacks.".to_owned();
@@ -71,7 +71,7 @@ pub fn store_is_not_lost(failure: Failure) -> Failure {
         .with_actions([Action::tell("Try again in a while."), Action::AcceptLoss])
 }
 
-/// A replica that does not have what was uploaded last.
+/// The replica lacks the latest uploads.
 pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) -> Failure {
     let drive = Some(name.to_owned());
     let action = match reachable {
@@ -86,7 +86,7 @@ pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) 
     )
 }
 
-/// A drive shall be forgotten whose former store does not know yet that it has moved.
+/// The drive cannot be forgotten: its former store does not know yet that it has moved.
 pub fn former_store_untold(name: &str, former: &str, now: &str, why: &str) -> Failure {
     failure(
         Code::Unsent,

@@ -1,4 +1,4 @@
-//! Errors of stores, before there is a drive on them: addresses, credentials, and what stores can do.
+//! Errors of stores before a drive is on them: addresses, credentials, and what stores can do.
 
 use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
 use crate::api::{Action, Actions, Code, Failure};
@@ -13,10 +13,10 @@ use holdall_core::store::url::StoreUrl;
 use std::io;
 use std::path::Path;
 
-/// What is to be done where a directory may not be read or written.
+/// What to do about a directory that cannot be read or written.
 const LET_IN: &str = "Let this user read and write in the directory, or mount what it is on for writing.";
 
-/// Names the store in actions that lack it. Nobody logs in to a directory.
+/// Names the store in actions that lack it. A directory has no login.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
     match failure.code {
         Code::Credentials if is_directory(url) => failure.with_actions(LET_IN),
@@ -29,7 +29,7 @@ pub fn is_directory(url: &str) -> bool {
     url.starts_with("file:")
 }
 
-/// The same of a store that no drive is known of: where a server has nothing to say in clear, it may want to be asked otherwise.
+/// The same for a store without a known drive. If it gave no useful answer, its address may be wrong, so hints on addresses are added.
 pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
     let mut failure = at_store(failure, &url.to_string());
     if failure.code == Code::Offline && url.is_plain_http() {
@@ -42,7 +42,7 @@ pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
     failure
 }
 
-/// Errors of a store that no drive is known of: what is not there then is not away, but was never made, or has another address.
+/// Errors of a store without a known drive: a missing place there is not away, but was never created, or has another address.
 pub fn new_store(error: &StoreError) -> Failure {
     match error {
         StoreError::NoPlace { place } => failure(
@@ -63,7 +63,7 @@ pub fn new_store(error: &StoreError) -> Failure {
     }
 }
 
-/// A store's directory that cannot be made: only its last part is, since what that lies in is a disk that is not mounted, or a
+/// A store's directory that cannot be created. Only its last part is ever created: a missing parent is a disk that is not mounted, or a
 /// mistake in the address.
 pub fn no_directory(path: &Path, error: &io::Error) -> Failure {
     match (error.kind(), path.parent()) {
@@ -72,7 +72,7 @@ pub fn no_directory(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// A directory that a tool keeps in sync with other computers.
+/// A tool keeps the directory in sync with other computers.
 pub fn synced_directory(path: &Path, tool: &str) -> Failure {
     failure(
         Code::WeakStore,
@@ -86,7 +86,7 @@ pub fn synced_directory(path: &Path, tool: &str) -> Failure {
     )
 }
 
-/// A warning of the same, where the drive is used all the same.
+/// The same as a warning, for a drive that is used all the same.
 pub fn synced_warning(url: &StoreUrl, tool: &str) -> String {
     format!(
         "{} is in a folder that {tool} keeps in sync. Use the drive on one computer only, or move it to another store: two \
@@ -95,7 +95,7 @@ pub fn synced_warning(url: &StoreUrl, tool: &str) -> String {
     )
 }
 
-/// A new drive's place where others have files.
+/// The place of a new drive has other files.
 pub fn among_others(name: &str, url: &StoreUrl, others: &[String], instead: &StoreUrl) -> Failure {
     const NAMED: usize = 3;
     let named = others.iter().take(NAMED).map(|name| name.trim_end_matches('/'));
@@ -112,7 +112,7 @@ pub fn among_others(name: &str, url: &StoreUrl, others: &[String], instead: &Sto
     )
 }
 
-/// A store's directory that cannot be looked at.
+/// A store's directory cannot be accessed.
 pub fn no_store_directory(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => missing_directory(path),
@@ -147,7 +147,7 @@ fn useless_directory(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// The same as [`new_store`], of what it says of its family.
+/// The same as [`new_store`], for errors about its family.
 pub fn new_family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::Read(ReadError::Store(error)) => new_store(error),
@@ -155,8 +155,8 @@ pub fn new_family(error: &FamilyError) -> Failure {
     }
 }
 
-/// The same of a drive that is known here. One whose store holds none any more has lost it, or the address leads elsewhere now; what
-/// is here is not put there anew, which could come between the drive and what is left of it.
+/// The same for a drive that is known here. If its store no longer holds any family, it has lost the drive, or the address leads elsewhere
+/// now; nothing is put there again, since that could come between the drive and what is left of it.
 pub fn known_family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::None => failure(
@@ -169,7 +169,7 @@ pub fn known_family(error: &FamilyError) -> Failure {
     }
 }
 
-/// Nobody has logged in to a store that asks who one is.
+/// There is no login for a store that requires one.
 pub fn no_login(url: &str) -> Failure {
     failure(
         Code::Credentials,
@@ -179,7 +179,7 @@ pub fn no_login(url: &str) -> Failure {
     )
 }
 
-/// A store that leaves it to people that a drive has one writer.
+/// The store cannot make sure by itself that a drive has one writer.
 pub fn weak_store(url: &str) -> Failure {
     failure(
         Code::WeakStore,
@@ -189,7 +189,7 @@ pub fn weak_store(url: &str) -> Failure {
     )
 }
 
-/// A store that no drive can be in, by what a trial has found.
+/// No drive can be in the store, according to a trial.
 pub fn unusable_store(url: &str, report: &Report) -> Failure {
     let test = Action::TestStore { store: None };
     let (code, actions) = match report.rights {
@@ -202,7 +202,7 @@ pub fn unusable_store(url: &str, report: &Report) -> Failure {
     at_store(failure(code, message, NOTHING_CHANGED, actions), url)
 }
 
-/// A store that does not do any more what a drive on it relies on.
+/// The store no longer does what a drive on it relies on.
 pub fn store_demoted(name: &str, why: &str) -> Failure {
     failure(
         Code::WeakStore,
@@ -216,7 +216,7 @@ pub fn store_demoted(name: &str, why: &str) -> Failure {
     )
 }
 
-/// A directory that other computers may change, of a drive that relies on locks of this one.
+/// Other computers may change the directory of a drive that relies on this computer's locks.
 pub fn shared_directory(name: &str, path: &Path) -> Failure {
     let new = StoreUrl::File(format!("{}-new", path.display()).into());
     failure(
@@ -230,7 +230,7 @@ pub fn shared_directory(name: &str, path: &Path) -> Failure {
     )
 }
 
-/// What opens a keyring, or does without it.
+/// How to open a keyring, or do without it.
 fn unlock() -> Actions {
     let otherwise = Action::tell("Or give the credentials again.");
     [Action::UnlockKeyring, otherwise, Action::LogIn { store: None }].into()
@@ -272,7 +272,7 @@ mod tests {
     use holdall_core::store::probe::{Mode, Races, Refusals, Seen};
 
     #[test]
-    fn only_credentials_that_may_too_little_are_called_so() {
+    fn only_missing_rights_are_a_matter_of_credentials() {
         let report = |write, listed| Report {
             mode: Mode::None,
             reasons: vec!["listings are late".to_owned()],

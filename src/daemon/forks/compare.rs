@@ -1,4 +1,4 @@
-//! Compares a fork with its drive's current version: both are mounted, looked through, and closed again if they were closed before.
+//! Compares a fork with its drive's current version: both are mounted, scanned, and closed again if they were closed before.
 
 use super::differences::{Outline, differences};
 use crate::api::{self, Compared, Failure};
@@ -8,11 +8,11 @@ use crate::daemon::failure;
 use crate::daemon::work::Work;
 use std::sync::Arc;
 
-/// What it means that nobody waits for the comparison any more.
+/// The text for a person whose comparison was interrupted.
 const NOTHING_CHANGED: &str = "Nothing was changed in either version.";
 
 impl Drives {
-    /// What differs, by file. Nothing is changed in either version.
+    /// The differences, by file. Neither version is changed.
     pub async fn compare_fork(
         &self,
         name: &str,
@@ -50,7 +50,7 @@ fn compared(fork: &Outline, current: &Outline, unreadable: u64) -> Compared {
     Compared { differences, more, unreadable }
 }
 
-/// A drive that is looked into.
+/// A drive that is open for the comparison.
 struct Visited {
     drive: Arc<Drive>,
     was_closed: bool,
@@ -66,7 +66,7 @@ impl Visited {
         Ok(Self { drive: drive.clone(), was_closed })
     }
 
-    /// One that somebody has begun to use meanwhile stays open.
+    /// Closes it again, unless somebody has begun to use it.
     async fn leave(self, work: &Work) {
         if self.was_closed
             && let Err(failure) = self.drive.close(false, work.clone()).await

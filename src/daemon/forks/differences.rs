@@ -1,20 +1,20 @@
-//! What differs between two versions of a drive, by file. A pure decision.
+//! The differences between two versions of a drive, by file. A pure decision.
 //!
-//! Both descend from one version, so a file that neither has touched since has the same inode, with the same time of its last change
-//! (ctime), which no program can set. Whatever else is equal, such as a size, proves nothing; and nothing has to be read to know that.
+//! Both descend from one version, so a file that neither has touched since has the same inode and the same time of its last change (ctime),
+//! which no program can set. Other equal facts, such as a size, prove nothing; and no content has to be read.
 
 use crate::api::{Difference, FileKind, VersionOfFile};
 use crate::daemon::status::time;
 use crate::scanner::{self, Seen};
 use std::collections::BTreeMap;
 
-/// The most differences that are told: a person reads a list.
+/// The most differences that are listed: a person reads the list.
 const DIFFERENCES_MAX: usize = 1_000;
 
-/// A version: what is in it by its path.
+/// A version: its entries by path.
 pub type Outline = BTreeMap<String, Seen>;
 
-/// What differs, in order, and how many more there are than are told.
+/// The differences in order, and how many more there are than are listed.
 pub fn differences(fork: &Outline, current: &Outline) -> (Vec<Difference>, u64) {
     let paths: std::collections::BTreeSet<_> = fork.keys().chain(current.keys()).collect();
     let (mut found, mut more) = (Vec::new(), 0);
@@ -37,14 +37,14 @@ fn is_same(mine: Option<&Seen>, theirs: Option<&Seen>) -> bool {
     match (mine, theirs) {
         (Some(mine), Some(theirs)) => {
             let is_directory = |seen: &Seen| seen.kind == scanner::FileKind::Directory;
-            // What is in a directory is told by itself.
+            // The entries of a directory are compared by themselves.
             mine == theirs || is_directory(mine) && is_directory(theirs)
         }
         _ => false,
     }
 }
 
-/// Whether a directory above that only one version has stands for it.
+/// Whether a directory above, which only one version has, already stands for the path.
 fn is_told_by_directory(path: &str, fork: &Outline, current: &Outline) -> bool {
     let is_directory =
         |of: &Outline, path| of.get(path).is_some_and(|seen| seen.kind == scanner::FileKind::Directory);
@@ -98,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn what_neither_has_touched_is_the_same() {
+    fn files_that_neither_has_touched_are_the_same() {
         let base = [("a/", 12, 1), ("a/file", 13, 1), ("b", 14, 1)];
         assert_eq!(told(&base, &base), []);
-        // A directory changes with what is in it, which is told by itself.
+        // A directory changes with its entries, which are compared by themselves.
         assert_eq!(told(&[("a/", 12, 1)], &[("a/", 12, 9)]), []);
     }
 
     #[test]
-    fn what_one_has_touched_differs_whatever_its_size() {
+    fn a_touched_file_differs_whatever_its_size() {
         let expected = |path: &str| vec![(path.to_owned(), Some(1), Some(1))];
         assert_eq!(told(&[("b", 14, 5)], &[("b", 14, 1)]), expected("b"));
         // Saved by a rename: another inode.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_one_version_stands_for_what_is_in_it() {
+    fn a_directory_of_one_version_stands_for_its_contents() {
         let fork = [
             ("new/", 20, 1),
             ("new/x", 21, 1),

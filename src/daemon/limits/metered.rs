@@ -1,4 +1,4 @@
-//! Whether the network counts what it carries: NetworkManager says so over D-Bus, where there is one.
+//! Whether the network is metered: NetworkManager says so over D-Bus, where there is one.
 
 use futures_util::StreamExt;
 use std::time::Duration;
@@ -7,11 +7,10 @@ use zbus::{Connection, Proxy};
 
 const NAME: &str = "org.freedesktop.NetworkManager";
 const PATH: &str = "/org/freedesktop/NetworkManager";
-/// How long to wait before looking for a NetworkManager again that is not there or has gone. Looking costs one message on
-/// this computer.
+/// The pause before looking again for a NetworkManager that is not there or has gone. Looking costs one message on this computer.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Tells what is known now and whenever it changes; `None` where nobody can say.
+/// Reports what is known now and whenever it changes; `None` if nobody can say.
 pub(super) async fn follow(mut tell: impl FnMut(Option<bool>)) {
     let mut said = None;
     loop {

@@ -1,4 +1,4 @@
-//! The HTTP proxy through which stores are asked: none, the one that is set, or the environment's where a person has said so.
+//! The HTTP proxy for requests to stores: none, the one that is set, or, if a person has chosen so, the environment's.
 
 use crate::api::{Action, Code, Failure, SetProxy};
 use crate::daemon::{failure, registry};
@@ -8,10 +8,10 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// The file for its login, beside the one for other stores' (`proxy-login.json`): for its owner alone, and in no report.
+/// The file for its login, beside the one for the stores' logins: readable only by its owner, and in no report.
 pub const LOGIN: &str = "proxy-login.json";
 
-/// Who asks the proxy.
+/// The login at the proxy.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     user: String,
@@ -19,7 +19,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// The one that is remembered.
+    /// The remembered login.
     pub fn load(state: &Path) -> io::Result<Option<Self>> {
         match std::fs::read(state.join(LOGIN)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -28,7 +28,7 @@ impl Login {
         }
     }
 
-    /// Remembers `login`, or none any more.
+    /// Remembers `login`, or forgets it if `None`.
     pub fn save(login: Option<&Self>, state: &Path) -> io::Result<()> {
         let path = state.join(LOGIN);
         match login {
@@ -41,7 +41,7 @@ impl Login {
     }
 }
 
-/// What was given, apart from its login.
+/// Splits a setting from its login.
 pub fn split(set: SetProxy) -> (SetProxy, Option<Login>) {
     match set {
         SetProxy::Server { address, except, user, password } => {
@@ -53,7 +53,7 @@ pub fn split(set: SetProxy) -> (SetProxy, Option<Login>) {
     }
 }
 
-/// What follows from the setting.
+/// The proxy that the setting means.
 pub fn of(set: Option<&SetProxy>, login: Option<&Login>) -> Result<Option<Proxy>, ProxyError> {
     match set {
         None | Some(SetProxy::Off) => Ok(None),
@@ -68,7 +68,7 @@ pub fn of(set: Option<&SetProxy>, login: Option<&Login>) -> Result<Option<Proxy>
     }
 }
 
-/// What is wrong with it.
+/// What is wrong with the setting.
 pub fn failure(error: &ProxyError) -> Failure {
     let action = match error {
         ProxyError::Address | ProxyError::Kind(_) => Action::Proxy,

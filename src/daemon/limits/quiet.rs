@@ -14,7 +14,7 @@ pub(super) struct Moment {
     pub minute: u16,
 }
 
-/// What the clock says.
+/// The time of the week now.
 pub(super) fn now() -> Moment {
     let now = jiff::Zoned::now();
     let day = now.weekday().to_monday_zero_offset().unsigned_abs();
@@ -22,7 +22,7 @@ pub(super) fn now() -> Moment {
     Moment { day: day.into(), minute }
 }
 
-/// Whether they have begun and not ended.
+/// Whether the quiet hours have begun and not ended.
 pub(super) fn holds(hours: &QuietHours, at: Moment) -> bool {
     let QuietHours { from_minute: from, until_minute: until, days } = *hours;
     let (today, yesterday) = (days[at.day], days[(at.day + 6) % 7]);
