@@ -2,9 +2,9 @@
 //!
 //! One daemon for each state directory (`succession`).
 //!
-//! How it ends decides what becomes of open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP) it hands them over:
-//! the kernel's devices stay, mounts stay mounted and wait, and the next daemon goes on with them; that is an upgrade.
-//! Told to *terminate* (SIGTERM, SIGINT) it closes them, as at the end of a session.
+//! How it ends decides what happens to open drives. Asked to *stop* (`holdall daemon stop`, SIGHUP), it hands them over: the kernel's
+//! devices stay, mounts stay mounted and wait, and the next daemon continues with them; that is an upgrade. Told to *terminate* (SIGTERM,
+//! SIGINT), it closes them, as at the end of a session.
 
 use crate::api::ActivityKind;
 use crate::attach::keeper::{Restart, Watch};
@@ -58,18 +58,18 @@ mod work;
 
 pub use openapi::document as openapi;
 
-/// How long systemd's start waits for drives to be taken up: logins wait for it where sessions are to end before the drives
-/// do (packaging/systemd/holdall@.service). What takes longer, a check or a store that is slow, goes on afterwards.
+/// How long systemd's start waits for drives to be taken over: logins wait for it where sessions must end before the drives do
+/// (packaging/systemd/holdall@.service). A check or a slow store may take longer, and then continues afterwards.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
-/// EX_UNAVAILABLE of sysexits.h: it is of no use to try again, which the units know.
+/// EX_UNAVAILABLE of sysexits.h: trying again is of no use, which the units know.
 const EXIT_KEPT: u8 = 69;
-/// How long what still runs on threads of its own may take at the end: a directory that hangs may keep some for ever.
+/// How long work on other threads may take at the end: a hanging directory may block some forever.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
-/// What becomes known of a daemon that was killed, or that the kernel or a watchdog ended.
+/// The message after a daemon that was killed, or that the kernel or a watchdog ended.
 const DIED: &str = "The background service ended without warning and has started again. What was saved on drives is safe; programs that use them have waited.";
 
-/// What becomes known of one that the keeper killed.
+/// The message after a daemon that the keeper killed.
 const HUNG: &str = "The background service hung and was started again. What was saved on drives is safe; programs that use them have waited.";
 
 /// How the daemon ends.
@@ -81,7 +81,7 @@ enum Ending {
     Close,
 }
 
-/// The program.
+/// Runs the program.
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     match arguments.first().map(|argument| argument.to_string_lossy().into_owned()).as_deref() {
@@ -199,7 +199,7 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where drives are attached, by a process that the keeper starts again unless systemd does.
+/// Where drives are attached, in a process that the keeper starts again unless systemd does.
 fn watched_site(dirs: Dirs, paths: &Paths) -> io::Result<Site> {
     let deputy = Deputy::this_program()?;
     let (program, log, ours) =
@@ -208,7 +208,7 @@ fn watched_site(dirs: Dirs, paths: &Paths) -> io::Result<Site> {
     Ok(Site { watch, ..Site::new(dirs, deputy, tokio::runtime::Handle::current()) })
 }
 
-/// That another daemon has the state directory, and which.
+/// The message that another daemon has the state directory, and which.
 fn runs_already(holder: Option<&Holding>) -> String {
     match holder.filter(|holder| holder.pid != 0) {
         Some(holder) => {
@@ -230,7 +230,8 @@ async fn ended(stop: &mut tokio::sync::mpsc::Receiver<()>) -> io::Result<Ending>
     })
 }
 
-/// Listens in the runtime directory, and in the state directory where its file system takes a socket; the one that lasts longest comes first.
+/// Listens in the runtime directory, and in the state directory if its file system supports sockets; the socket that lasts longest comes
+/// first.
 fn listen(paths: &Paths) -> io::Result<(Vec<PathBuf>, Vec<UnixListener>)> {
     let (mut sockets, mut listeners) = (vec![paths.socket()], vec![bind(&paths.socket())?]);
     match bind(&paths.state_socket()) {
@@ -246,13 +247,13 @@ fn listen(paths: &Paths) -> io::Result<(Vec<PathBuf>, Vec<UnixListener>)> {
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    // The lock is ours, so that a socket that is there belongs to nobody.
+    // The lock is ours, so an existing socket belongs to nobody.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let listener = UnixListener::bind(path)?;
-    // Others may be able to enter a directory that a person made.
+    // Others may be able to enter a directory that a person created.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }

@@ -1,4 +1,4 @@
-//! What this device knows: itself, and its drives. Small files, each replaced atomically, that survive everything.
+//! What this device remembers: itself, and its drives. Small files, each replaced atomically, so that a crash damages none.
 
 use super::activity::Activity;
 use crate::paths::{Paths, boot_id};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// How the names of directories begin that are deleted: no drive has such a name.
+/// The prefix of directories that are being deleted: no drive has such a name.
 const FORGOTTEN: &str = ".forgotten-";
 
 /// A drive that is known here (`config.json`).
@@ -30,37 +30,37 @@ pub struct Config {
     /// How its family changes HEADs; known without asking the store.
     #[serde(default = "swap")]
     pub mode: Mode,
-    /// Its family, as the store said last: what a drive that opens without its store goes by.
+    /// Its family, as the store last described it: a drive that opens without its store relies on this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Further stores that have what the first one has.
+    /// Other stores that keep copies of what the first one has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaConfig>,
-    /// Stores that the drive has left, and that were not told yet.
+    /// Stores that the drive has left, and that have not been told yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<FormerStore>,
-    /// The replica that is becoming its store: until that has come about, or is known to have failed, the drive may live in either.
+    /// The replica that is becoming its store. Until the promotion has succeeded or is known to have failed, the drive may live in either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving_to: Option<String>,
-    /// What is open, so that the next daemon takes it up again.
+    /// How it is open, so that the next daemon takes it over.
     #[serde(default)]
     pub open: Option<OpenAs>,
-    /// Where whoever opened it last wanted it, if that is not the usual place.
+    /// The mount point of the last opening, if that is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PathBuf>,
-    /// Whether it was closed with changes that the store does not have yet.
+    /// Whether it was closed with changes that the store lacks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsent: bool,
     /// Whether a person has switched uploading off.
     #[serde(default)]
     pub paused: bool,
-    /// Bytes of cache, where a person has said so for this drive.
+    /// Bytes of cache, if a person has set a limit for this drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
     /// Whether anything was ever pinned here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pins: bool,
-    /// What it is a fork of, until a person has decided what becomes of it.
+    /// What it is a fork of, until a person has decided about the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<ForkOf>,
 }
@@ -68,13 +68,13 @@ pub struct Config {
 /// Where a fork comes from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForkOf {
-    /// What the other drive is called here.
+    /// The name of the other drive here.
     pub name: String,
     /// The fork, as the engine remembers it.
     pub fork: Fork,
 }
 
-/// What there was before there were others.
+/// The only mode that early versions had.
 fn swap() -> Mode {
     Mode::Swap
 }
@@ -88,15 +88,15 @@ pub struct ReplicaConfig {
     pub mode: Mode,
 }
 
-/// A store that was away when one of its replicas took its place.
+/// A store that was away when one of its replicas replaced it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormerStore {
     /// Where it is.
     pub store: String,
-    /// The epoch that the drive has had in its new store from the beginning.
+    /// The first epoch of the drive in its new store.
     pub left_at: u64,
-    /// Epoch and number of the version with which it began there. Whatever is newer in the store that it left never got to the new one;
-    /// where that is not known, everything counts as newer.
+    /// Epoch and number of the version with which the drive began there. Any newer version in the former store never reached the new one;
+    /// if this is not known, every version counts as newer.
     #[serde(default)]
     pub left_with: (u64, u64),
 }
@@ -117,22 +117,22 @@ pub struct OpenAs {
 
 /// What is known of the mount of a drive that is remembered as open: no mount outlives the kernel that made it.
 ///
-/// It is noted before a drive is mounted and taken back after it was unmounted, so that a crash in between leaves a mount that has
-/// ended for one that may be there, and never the other way round.
+/// It is recorded before a drive is mounted, and cleared after the drive was unmounted. So after a crash in between, a mount that has ended
+/// may count as possibly there, but never the other way round.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastMount {
-    /// Nothing, as from services that did not note it.
+    /// Nothing is known: earlier services did not record it.
     #[default]
     Unknown,
-    /// It was made while the kernel ran that has this boot id.
+    /// It was made while the kernel with this boot id ran.
     Boot(String),
     /// It has ended.
     Ended,
 }
 
 impl LastMount {
-    /// One that is made now.
+    /// A mount that is made now.
     pub fn now() -> Self {
         boot_id().map_or(Self::Unknown, Self::Boot)
     }
@@ -152,7 +152,7 @@ struct Identity {
     nonce: Uuid,
 }
 
-/// The files.
+/// The files of this device.
 pub struct Registry {
     paths: Paths,
     device: Device,
@@ -171,10 +171,10 @@ fn damaged(identity: &Path, error: &serde_json::Error) -> io::Error {
 }
 
 impl Registry {
-    /// Reads who this device is, or decides it.
+    /// Reads this device's identity, or creates it.
     ///
-    /// The identity hangs on the machine's own id: a home directory that is copied to another machine with the
-    /// identity in it becomes another device, or two would write as one.
+    /// The identity depends on the machine's own id: a home directory that is copied to another machine, with the identity in it, becomes
+    /// another device. Otherwise two devices would write as one.
     pub fn open(paths: Paths) -> io::Result<Self> {
         private_directory(&paths.state)?;
         private_directory(&paths.cache)?;
@@ -199,32 +199,32 @@ impl Registry {
         Ok(Self { paths, device: Device { id: id.into_uuid(), name }, activity })
     }
 
-    /// Who this device is.
+    /// This device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// What has happened.
+    /// The record of what has happened.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// Where things are.
+    /// The paths of this installation.
     pub fn paths(&self) -> &Paths {
         &self.paths
     }
 
-    /// Where a drive's files are.
+    /// The directory of a drive's files.
     pub fn directory(&self, name: &str) -> PathBuf {
         self.paths.state.join("drives").join(name)
     }
 
-    /// Where a drive's cache is. By identity: a drive that is forgotten and added again finds it.
+    /// The directory of a drive's cache. By identity: a drive that is forgotten and added again finds it.
     pub fn cache_directory(&self, drive: Uuid) -> PathBuf {
         self.paths.cache.join(drive.simple().to_string())
     }
 
-    /// All drives that are known. One whose configuration is damaged keeps no other from being used.
+    /// All known drives. A damaged configuration does not affect other drives.
     pub fn list(&self) -> io::Result<BTreeMap<String, io::Result<Config>>> {
         let mut drives = BTreeMap::new();
         let entries = match std::fs::read_dir(self.paths.state.join("drives")) {
@@ -241,7 +241,7 @@ impl Registry {
                     let config = serde_json::from_slice(&bytes).map_err(io::Error::from);
                     drives.insert(name, config);
                 }
-                // A drive that was being added when the power went.
+                // The power failed while the drive was being added.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => drop(drives.insert(name, Err(error))),
             }
@@ -249,8 +249,8 @@ impl Registry {
         Ok(drives)
     }
 
-    /// Remembers a drive and its key. The key first: a drive is known once its configuration is there. The names of the
-    /// directories are durable too, or a power cut would take all of it away.
+    /// Remembers a drive and its key. The key first: a drive is known once its configuration exists. The names of the directories are
+    /// synced too, or a power cut would lose everything in them.
     pub fn add(&self, name: &str, config: &Config, key: &DataKey) -> io::Result<()> {
         let directory = self.directory(name);
         private_directory(&directory)?;
@@ -275,13 +275,13 @@ impl Registry {
         Ok(DataKey(Zeroizing::new(<[u8; 32]>::try_from(&bytes[..]).map_err(|_| damaged())?)))
     }
 
-    /// The drive that has a name; none where it is free, or its configuration is damaged.
+    /// The drive with this name; `None` if the name is free or the drive's configuration is damaged.
     pub fn uuid_of(&self, name: &str) -> Option<Uuid> {
         let bytes = std::fs::read(self.directory(name).join("config.json")).ok()?;
         serde_json::from_slice::<Config>(&bytes).ok().map(|config| config.drive)
     }
 
-    /// Gives a drive another name.
+    /// Renames a drive.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let (from, to) = (self.directory(from), self.directory(to));
         if to.exists() {
@@ -291,8 +291,8 @@ impl Registry {
         sync_directory(to.parent().expect("a drive's directory lies in another"))
     }
 
-    /// Forgets a drive, with everything that is here of it. One rename decides it: what a crash leaves of the rest is deleted by
-    /// [`Registry::finish_forgetting`].
+    /// Forgets a drive, with all its files here. One rename decides it: [`Registry::finish_forgetting`] deletes what a crash leaves of the
+    /// rest.
     pub fn forget(&self, name: &str, drive: Uuid) -> io::Result<()> {
         let drives = self.paths.state.join("drives");
         let unique = Uuid::new_v4().simple();
@@ -305,7 +305,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Deletes what is left of drives that were forgotten.
+    /// Deletes the remaining files of drives that were forgotten.
     pub fn finish_forgetting(&self) -> io::Result<()> {
         let entries = match std::fs::read_dir(self.paths.state.join("drives")) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -322,7 +322,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The cache first: afterwards nothing names it any more. Versions before this one let a drive have two names here; the cache is both's.
+    /// The cache first: afterwards nothing names it any longer. Earlier versions let a drive have two names here, which share the cache.
     fn delete_forgotten(&self, directory: &Path, drive: Uuid) -> io::Result<()> {
         let is_used = self.list()?.into_values().flatten().any(|config| config.drive == drive);
         if !is_used
@@ -342,15 +342,15 @@ pub fn is_name(name: &str) -> bool {
     fits && plain && !name.starts_with(['.', '-'])
 }
 
-/// Makes a directory that only its owner can enter.
+/// Creates a directory that only its owner can enter.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces a file that is for its owner only: a crash leaves the old one or the new one, whole.
+/// Replaces a file that only its owner may read: after a crash, the file is the complete old one or the complete new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    // One that a crash has left is made anew: its mode may be another.
+    // A file that a crash has left is created again: its mode may differ.
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -358,7 +358,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
-        // It is of no use, and takes room on a disk that may be full.
+        // It is useless, and takes space on a disk that may be full.
         let _ = std::fs::remove_file(&temporary);
         return Err(error);
     }
@@ -380,7 +380,7 @@ mod tests {
             let open = format!(r#"{{"mountpoint":"/m","attach":"loop","block_device":"/dev/loop0"{mount}}}"#);
             serde_json::from_str::<OpenAs>(&open).unwrap().mount
         };
-        // Services before did not note it.
+        // Earlier services did not record it.
         assert!(noted("").may_be_there());
         assert!(LastMount::now().may_be_there());
         let again: LastMount =
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_was_being_forgotten_is_none_and_its_files_go_at_the_next_start() {
+    fn the_next_start_deletes_a_half_forgotten_drive() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths {
             state: dir.path().join("state"),
@@ -423,7 +423,7 @@ mod tests {
         for drive in [drive, other] {
             private_directory(&registry.cache_directory(drive)).unwrap();
         }
-        // As a power cut leaves it that comes right behind the rename.
+        // The state after a power cut right after the rename.
         let drives = registry.paths().state.join("drives");
         let forgotten = drives.join(format!("{FORGOTTEN}{}-x", drive.simple()));
         std::fs::rename(registry.directory("d"), &forgotten).unwrap();
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(drives).unwrap().count(), 0);
         assert!(!registry.cache_directory(other).exists());
 
-        // The same drive under two names, as versions before this one allowed.
+        // The same drive under two names, as earlier versions allowed.
         registry.add("f", &config, &key).unwrap();
         registry.add("g", &config, &key).unwrap();
         private_directory(&registry.cache_directory(drive)).unwrap();
@@ -450,7 +450,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.json");
         replace(&path, b"old").unwrap();
-        // A directory in its place stands for a disk that refuses the rename.
+        // A directory in its place stands in for a disk that refuses the rename.
         let blocked = dir.path().join("blocked.json");
         std::fs::create_dir_all(blocked.join("x")).unwrap();
         replace(&blocked, b"new").unwrap_err();

@@ -1,4 +1,4 @@
-//! What the API's routes do: each is one call.
+//! The API's routes: each is one call.
 
 use super::Shared;
 use super::failure;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
-/// A request's JSON; none at all is an object without fields.
+/// A request's JSON; an empty body counts as an object without fields.
 pub struct Asked<T>(T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
@@ -43,11 +43,11 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// What is wrong with a body, without the strings in it: one of them may be a password in the wrong place.
+/// What is wrong with a body, without the strings in it: one of them may be a misplaced password.
 fn discreet(error: &serde_json::Error) -> String {
     let told = error.to_string();
     match told.split_once("string \"") {
-        // The string is quoted as Rust does it, and the rest has no quotes.
+        // The string is quoted as in Rust, and the rest has no quotes.
         Some((before, rest)) => {
             let after = rest.rsplit_once('"').map_or("", |(_, after)| after);
             format!("{before}a string{after}")
@@ -56,7 +56,7 @@ fn discreet(error: &serde_json::Error) -> String {
     }
 }
 
-/// A path that the API does not have.
+/// A path that the API lacks.
 pub async fn unknown(request: Request) -> Refused {
     Refused(failure::no_route(request.uri().path()))
 }
@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_body_is_told_without_what_is_in_it() {
+    fn a_bad_body_is_reported_without_its_content() {
         let error = |text: &str| discreet(&serde_json::from_str::<api::LogIn>(text).unwrap_err());
         let told = error(r#"{"store": "s3://b", "credentials": "hunter2\" x"}"#);
         assert!(!told.contains("hunter2") && told.contains("a string, expected"), "{told}");

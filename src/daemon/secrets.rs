@@ -1,11 +1,10 @@
-//! Credentials of stores: kept in the keyring of the desktop where there is one that is open, else in a file that only
-//! its owner can read.
+//! Credentials of stores: kept in the desktop's keyring if it is there and open, otherwise in a file that only its owner can read.
 //!
-//! `logins.json` in the state directory names every login, and holds the credentials of those that are in no keyring. It
-//! is one file, replaced atomically: a crash leaves a login as it was or as it is to be. A keyring is written first and
-//! cleared last, so that what the file says is in it is there.
+//! `logins.json` in the state directory names every login, and holds the credentials that are in no keyring. It is one file, replaced
+//! atomically: after a crash, a login is in its old or its new state. A keyring is written before the file and cleared after it, so that
+//! everything the file says is in the keyring is there.
 //!
-//! What is here is the only source: the environment of whoever started the daemon gives no credentials to anything.
+//! This is the only source of credentials: the environment in which the daemon was started gives none.
 
 use super::registry::replace;
 use holdall_core::store::credentials::Credentials;
@@ -27,9 +26,9 @@ const VERSION: u32 = 1;
 /// A login that is kept.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Login {
-    /// What it is for: a [`Scope`].
+    /// What it serves: a [`Scope`].
     pub store: String,
-    /// Who logs in, as much of it as may be shown.
+    /// The user who logs in, as far as it may be shown.
     pub user: String,
     /// Where the credentials are.
     pub kept: Kept,
@@ -41,17 +40,17 @@ pub struct Login {
 pub enum Kept {
     /// In the keyring, under this name.
     Keyring(Uuid),
-    /// Here.
+    /// In this file.
     File(Credentials),
 }
 
-/// Why credentials cannot be had or kept.
+/// Why credentials cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
     /// They are in the keyring, and it does not give them.
     #[error("{error}, and the credentials for {store} are in it")]
     Keyring {
-        /// What they are for.
+        /// The store that they are for.
         store: String,
         /// Why.
         error: KeyringError,
@@ -82,13 +81,13 @@ impl Keeper {
         Self { path: state.join(NAME), keyring: true, changing: tokio::sync::Mutex::default() }
     }
 
-    /// All logins, without asking a keyring for anything.
+    /// All logins, without asking a keyring.
     pub fn list(&self) -> io::Result<Vec<Login>> {
         let bytes = match std::fs::read(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             bytes => Zeroizing::new(bytes?),
         };
-        // Where the parser stumbles there may be a secret: it does not get to speak.
+        // The parser's message could quote a secret, so it is dropped.
         let damaged =
             |_| io::Error::new(ErrorKind::InvalidData, format!("{} is damaged", self.path.display()));
         let file: File = serde_json::from_slice(&bytes).map_err(damaged)?;
@@ -99,7 +98,7 @@ impl Keeper {
         Ok(file.logins)
     }
 
-    /// The login that is for `url`: of several the one that fits it most closely.
+    /// The login for `url`: the closest fit if there are several.
     pub fn find(&self, url: &StoreUrl) -> io::Result<Option<Login>> {
         let fits = |login: &Login| Scope::parse(&login.store)?.covers(url);
         let fitting = self.list()?.into_iter().filter_map(|login| Some((fits(&login)?, login)));
@@ -117,8 +116,8 @@ impl Keeper {
         serde_json::from_slice(&secret).map_err(|_| failed(KeyringError::Missing))
     }
 
-    /// Keeps credentials, in place of those that were kept for the same. With `keyring` in the keyring, if there is one
-    /// and it is open.
+    /// Keeps credentials, and replaces those of the same scope. With `keyring`, they are kept in the keyring, if there is one and it is
+    /// open.
     pub async fn keep(
         &self,
         scope: &Scope,
@@ -144,7 +143,7 @@ impl Keeper {
         Ok(login)
     }
 
-    /// Forgets the credentials for exactly this. What was kept, if anything was.
+    /// Forgets the credentials of exactly this scope. Returns them, if there were any.
     pub async fn forget(&self, scope: &Scope) -> Result<Option<Login>, SecretsError> {
         let _changing = self.changing.lock().await;
         let mut logins = self.list()?;
@@ -161,7 +160,7 @@ impl Keeper {
     }
 }
 
-/// Into the keyring, else to be written to the file.
+/// Puts credentials into the keyring; if it does not accept them, they must be written to the file.
 async fn to_keyring(store: &str, credentials: Credentials) -> Kept {
     let text = serde_json::to_vec(&credentials).expect("credentials are made of strings");
     let item = Uuid::new_v4();
@@ -179,7 +178,7 @@ fn take(logins: &mut Vec<Login>, store: &str) -> Option<Login> {
     Some(logins.remove(at))
 }
 
-/// Takes credentials out of the keyring that nothing names any more.
+/// Deletes credentials from the keyring that no login names any longer.
 async fn clear(login: &Login) {
     let Kept::Keyring(item) = &login.kept else { return };
     if let Err(error) = keyring::delete(*item).await {
@@ -187,7 +186,7 @@ async fn clear(login: &Login) {
     }
 }
 
-/// What may be shown of who logs in: enough to tell two keys apart.
+/// What may be shown of a user: enough to distinguish two keys.
 fn shown_user(credentials: &Credentials) -> String {
     const SHOWN_CHARACTERS: usize = 6;
     match credentials {
@@ -208,7 +207,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn keeper(dir: &tempfile::TempDir) -> Keeper {
-        // No test touches the keyring of whoever runs it.
+        // No test touches the keyring of the person who runs it.
         Keeper { keyring: false, ..Keeper::new(dir.path()) }
     }
 
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_found_by_the_closest_fit_and_survives() {
+    async fn a_login_is_found_by_the_closest_fit_and_survives() {
         let dir = tempfile::tempdir().unwrap();
         assert!(found(&keeper(&dir), "https://h/a/").await.is_none());
         for (store, secret) in [("https://h/", "one"), ("https://h/a/", "two"), ("https://h/", "three")] {
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_damaged_file_is_left_alone_and_its_content_is_not_told() {
+    async fn a_damaged_file_is_left_alone_and_never_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let keeper = keeper(&dir);
         let damaged = r#"{"version": 1, "logins": ["hunter2"]}"#;

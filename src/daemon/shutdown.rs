@@ -1,4 +1,4 @@
-//! Whether the computer is going down: then who uses a drive is about to be ended, and no other daemon comes to serve it.
+//! Whether the computer is shutting down: then programs that use a drive are about to end, and no other daemon will serve it.
 
 use std::time::Duration;
 use zbus::Connection;
@@ -8,12 +8,12 @@ const NAME: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-/// What systemd calls its state once the units for a shutdown are to be started.
+/// The state of systemd once it starts the units for a shutdown.
 const STOPPING: &str = "stopping";
-/// The bus may be ending too.
+/// Short, because the bus may be ending too.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether systemd says so. Where it cannot be asked the computer stays on.
+/// Whether systemd says so. If it cannot be asked, the computer counts as staying on.
 pub async fn is_under_way() -> bool {
     match tokio::time::timeout(PATIENCE, state()).await {
         Ok(Ok(state)) => state == STOPPING,

@@ -1,4 +1,4 @@
-//! How a drive is, for people and programs.
+//! The status of a drive, for people and programs.
 
 use super::drive::Drive;
 use super::stores::renewable::Hindrance;
@@ -15,34 +15,34 @@ use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
 use holdall_gui::advice;
 
-/// What was shown last: the state, why, and since when; and what else is known without the engine.
+/// What was last shown: the state, and since when; and what else is known without the engine.
 pub struct Shown {
-    /// What is being done, or went wrong, apart from the engine.
+    /// The operation under way, or what went wrong, apart from the engine.
     pub phase: Phase,
     state: DriveState,
     since_ms: u64,
-    /// Figures of the last time that it was open.
+    /// The figures from when it was last open.
     pub(super) last: Option<DriveStatus>,
 }
 
-/// What a drive is at, as far as the engine does not know.
+/// The phase of a drive, as far as the engine does not know it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phase {
     /// Not open.
     Closed,
     /// Being opened.
     Connecting,
-    /// The same, where the service ended while it was open: what was saved then is taken up.
+    /// The same for a drive that was open when the service ended: what was saved then is used.
     Recovering,
     /// Open.
     Open,
-    /// Unmounted; what is left is being uploaded.
+    /// Unmounted; the rest is being uploaded.
     Draining,
-    /// It could not be opened as it was before.
+    /// It could not be opened again.
     Failed(api::Failure),
 }
 
-/// Why a drive is as it is, and what to do about it, where that is more than its state says.
+/// Why a drive is in its state, and what to do about it, where the state alone does not say so.
 struct Why {
     reason: String,
     advice: Option<api::Advice>,
@@ -76,25 +76,25 @@ impl From<api::Failure> for Why {
 }
 
 impl Shown {
-    /// A drive that was not looked at yet.
+    /// A drive before its first look.
     pub fn closed() -> Self {
         Self { phase: Phase::Closed, state: DriveState::Closed, since_ms: now_ms(), last: None }
     }
 }
 
 impl Drive {
-    /// What was shown last was of a fork that is no longer in the drive's place.
+    /// The last figures were those of a fork that is no longer in the drive's place.
     pub(super) fn forget_figures(&self) {
         super::drive::forget_figures(&self.registry.directory(&self.name));
         self.shown.lock().last = None;
     }
 
-    /// Notes what is being done.
+    /// Sets the operation under way.
     pub(super) fn set_phase(&self, phase: Phase) {
         self.shown.lock().phase = phase;
     }
 
-    /// How it is now.
+    /// The current status.
     pub async fn status(&self) -> DriveStatus {
         let volume = self.live.read().clone();
         let place = self.place.read().clone();
@@ -102,7 +102,7 @@ impl Drive {
             Some(place) => self.usage.used_bytes(place).await,
             None => 0,
         };
-        // Before anything is locked: the forks are looked for among all drives, this one too.
+        // Before anything is locked: looking for the forks examines all drives, including this one.
         let (replicas, forks, pins) = (self.replica_statuses(), self.forks(), self.pins());
         let config = self.config.lock().clone();
         let mut shown = self.shown.lock();
@@ -121,13 +121,13 @@ impl Drive {
         status.needs_login = !is_directory
             && matches!(&shown.phase, Phase::Failed(failure) if failure.code == api::Code::Credentials);
         let hindrance = self.reached.read().as_ref().and_then(|reached| reached.hindrance());
-        // Nobody logs in to a directory: what it is on has to let this user in.
+        // A directory has no login: the file system it is on must let this user in.
         let hindrance = hindrance.map(|hindrance| match hindrance {
             Hindrance::Credentials(what) if is_directory => Hindrance::Store(what),
             hindrance => hindrance,
         });
         match (state, hindrance) {
-            // Waiting does not help: a person has to do something.
+            // Waiting does not help: a person must act.
             (DriveState::Offline, Some(Hindrance::Credentials(what))) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
                 status.needs_login = true;
@@ -173,7 +173,7 @@ impl Drive {
                 let kept =
                     || [Action::Pins { drive: Some(self.name.clone()) }, Action::GrowCache { size: None }];
                 let warned = |reason| Why::and_do(reason, kept());
-                // Names may never come where what is kept leaves no room for them.
+                // The names of files may never arrive if what is kept leaves no space for them.
                 let waits = volume.as_ref().is_some_and(|volume| !volume.status().has_metadata);
                 let pins = self.pins.warning(volume.as_deref()).map(warned);
                 why = if waits { pins.or(why) } else { why.or(pins) };
@@ -196,7 +196,7 @@ impl Drive {
             );
             why = Some(Why::and_do(reason, Action::Forks { drive: Some(self.name.clone()) }));
         }
-        // Only where there is a fork both versions are kept, and can be compared.
+        // Only with a fork are both versions kept, and can be compared.
         if state == DriveState::Conflict && forks.is_empty() {
             state = DriveState::NeedsAttention;
         }
@@ -350,7 +350,7 @@ fn collecting(Collecting { stage, done, total }: Collecting) -> api::Collecting 
     api::Collecting { stage, done, total }
 }
 
-/// What the cache holds. Each part is bounded by what is left of the whole, since they are counted one after the other.
+/// What the cache holds. The parts are counted one after the other, so each is limited to what is left of the whole.
 fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     let mut left = now.cached_bytes;
     let mut take = |bytes: u64| {
@@ -365,17 +365,17 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     api::CacheSplit { dirty_bytes, pinned_bytes, metadata_bytes, evictable_bytes: left }
 }
 
-/// While credentials are missing.
+/// Shown while credentials are missing.
 const UPLOADS_WAIT: &str = "what is here is safe, and uploads wait";
-/// Of a version that is only looked at, while the drive has something left to upload.
+/// Shown for a version that is only looked at, while the drive has a pending upload.
 const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
-/// The same, whose store does not give what is asked of it.
+/// Shown for such a version while its store refuses requests.
 const LACKS_REST: &str = "what is not on this computer cannot be read now";
-/// Of a drive that was open when the service ended.
+/// Shown for a drive that was open when the service ended.
 const RECOVERS: &str = "it was open when the service ended; what was saved then is taken up";
-/// A journal that fills is announced from here on (per mille of its limit), well before it slows writes ...
+/// From this fill level on (per mille of its limit), well before it slows writes, a filling journal is announced ...
 pub const JOURNAL_WARNS: u64 = 600;
-/// ... and once more when little is left.
+/// ... and once more when it is nearly full.
 pub const JOURNAL_IS_NEARLY_FULL: u64 = 900;
 
 fn state(
@@ -432,7 +432,7 @@ fn of_engine(
     let filling = (per_mille >= JOURNAL_WARNS).then(|| {
         format!("the room for what waits is {} % full; at 100 % saving waits for uploads", per_mille / 10)
     });
-    // Why it fills is what a person can do something about.
+    // A person can do something about the cause of the filling.
     let because = |why: Why| match &filling {
         Some(filling) => Some(why.and(filling)),
         None => Some(why),
@@ -481,7 +481,7 @@ fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
     api::ByKind { get, put, head, list, delete }
 }
 
-/// A version that is kept.
+/// A snapshot.
 pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     api::Snapshot {
         label: holdall_core::fork::shown(&snapshot.label).to_owned(),
@@ -491,13 +491,13 @@ pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     }
 }
 
-/// Who holds a drive.
+/// The device that holds a drive.
 pub fn holder(head: &Head, root: &Root) -> api::Holder {
     let (device, last_commit_at) = (head.device.to_string(), Some(time(root.committed_ms)));
     api::Holder { device, name: head.device_name.clone(), epoch: head.epoch.0, last_commit_at }
 }
 
-/// The version that a HEAD names, for whoever compares it with another on this device.
+/// The version that a HEAD names, to be compared with another one on this device.
 pub fn current(head: &Head, root: &Root, here: &Device) -> api::Version {
     api::Version {
         device: head.device_name.clone(),
@@ -518,7 +518,7 @@ pub fn version(head: &Head, root: &Root) -> api::Synced {
     }
 }
 
-/// RFC 3339.
+/// A time as RFC 3339.
 pub fn time(ms: u64) -> String {
     let timestamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     timestamp.unwrap_or_default().to_string()

@@ -1,5 +1,5 @@
-//! Stores by their addresses: the one place where an address becomes a store, with the credentials that are kept for it,
-//! and with HEADs that change as its family says.
+//! Stores by their addresses: the one place that turns an address into a store, with the credentials that are kept for it, and with HEADs
+//! that change as its family requires.
 
 use super::failure::{self, failure};
 use super::limits::Limits;
@@ -30,33 +30,33 @@ pub mod place;
 pub mod renewable;
 pub mod trial;
 
-/// How long a directory may take to say what file system it is on: one that takes longer is not a disk of this computer that works.
+/// How long a directory may take to report its file system: one that takes longer is not on a working disk of this computer.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a trial counts: commands that each open a drive for a moment do not each try its store.
+/// How long a trial stays valid: commands that each open a drive briefly do not each try its store.
 const PROVED_FOR: Duration = Duration::from_secs(600);
 
-/// What lies in a store for so long is of no trial that is under way.
+/// What has been in a store for this long belongs to no trial under way.
 const TRIAL_IS_LEFT_AFTER: Duration = Duration::from_secs(3600);
 
-/// The stores that are in use, and the credentials for all.
+/// The stores in use, and all credentials.
 pub struct Stores {
     keeper: Keeper,
     limits: Arc<Limits>,
-    /// Held for looking through it. Who uses a store keeps it.
+    /// Held to search it. The user of a store keeps it alive.
     used: Mutex<Vec<Weak<Renewable>>>,
-    /// When stores were last found to do what they promise. Held for looking it up.
+    /// When stores last passed a trial. Held for a look-up.
     proved: Mutex<BTreeMap<String, Instant>>,
-    /// What trials were found to have left in stores, and since when. Held for comparing.
+    /// What trials have left in stores, and when it was first seen. Held to compare.
     trials_left: Mutex<BTreeMap<String, BTreeMap<String, Instant>>>,
 }
 
 /// A store, with the family that it holds.
 pub struct FamilyStore {
-    /// As it is reached.
+    /// The store as it is reached.
     pub reached: Arc<Renewable>,
     /// With HEADs that can be swapped.
     pub store: Arc<dyn Store>,
-    /// What it holds.
+    /// The family that it holds.
     pub family: Family,
 }
 
@@ -67,7 +67,7 @@ impl FamilyStore {
 }
 
 impl Stores {
-    /// None is in use yet.
+    /// No store is in use yet.
     pub fn new(keeper: Keeper, limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
             keeper,
@@ -78,18 +78,17 @@ impl Stores {
         })
     }
 
-    /// What may be taken of the network.
+    /// The limits for all drives.
     pub fn limits(&self) -> &Arc<Limits> {
         &self.limits
     }
 
-    /// Who keeps the credentials.
+    /// Keeps the credentials.
     pub fn keeper(&self) -> &Keeper {
         &self.keeper
     }
 
-    /// The store at `url`, with the credentials that are kept for it; `meter` counts what is asked of it. Nothing is contacted
-    /// yet.
+    /// The store at `url`, with the credentials that are kept for it; `meter` counts the requests. Contacts nothing yet.
     pub async fn connect(&self, url: &StoreUrl, meter: &Meter) -> Result<Arc<Renewable>, Failure> {
         let credentials = self.credentials(url).await?;
         let store = self.reach(url, &credentials, meter)?;
@@ -104,12 +103,12 @@ impl Stores {
         store
     }
 
-    /// The store at `url`, and what it says of its family, of which a drive is known.
+    /// The store at `url`, and its family's description, for a known drive.
     pub async fn family(&self, url: &str, meter: &Meter) -> Result<FamilyStore, Failure> {
         self.family_of(&parse(url)?, meter, failure::family).await
     }
 
-    /// The store at `url`, of whose family all is remembered. Nothing is contacted yet, so a keyring that does not open may do so later.
+    /// The store at `url`, whose family is remembered. Contacts nothing yet, so a keyring that does not open now may open later.
     pub async fn known_family(
         self: &Arc<Self>,
         url: &str,
@@ -127,7 +126,7 @@ impl Stores {
         Ok(FamilyStore::new(reached, family))
     }
 
-    /// The store at `url`, and what it says of its family; `explain` says what its errors mean.
+    /// The store at `url`, and its family's description; `explain` turns errors into failures.
     pub async fn family_of(
         &self,
         url: &StoreUrl,
@@ -147,13 +146,13 @@ impl Stores {
         }
         match self.keeper.find(url).map_err(|error| failure::secrets(&error.into()))? {
             Some(login) => self.of_login(&login).await,
-            // There are WebDAV servers that ask for nothing.
+            // Some WebDAV servers need no login.
             None if matches!(url, StoreUrl::Dav(_)) => Ok(Credentials::None),
             None => Err(failure::no_login(&url.to_string())),
         }
     }
 
-    /// The store at `url` for whoever has `credentials`; `meter` counts what is asked of it. Nothing is contacted yet.
+    /// The store at `url` with `credentials`; `meter` counts the requests. Contacts nothing yet.
     pub fn reach(
         &self,
         url: &StoreUrl,
@@ -176,19 +175,19 @@ impl Stores {
         credentials.map_err(|error| failure::at_store(failure::secrets(&error), &login.store))
     }
 
-    /// Whether the store was found to do what it promises so short a time ago that it need not be tried again.
+    /// Whether the store passed a trial so recently that it need not be tried again.
     pub fn is_proved(&self, url: &StoreUrl) -> bool {
         self.proved.lock().get(&url.to_string()).is_some_and(|when| when.elapsed() < PROVED_FOR)
     }
 
-    /// The store was found to do what it promises.
+    /// Records that the store has passed a trial.
     pub fn proved(&self, url: &StoreUrl) {
         self.proved.lock().insert(url.to_string(), Instant::now());
     }
 
-    /// Deletes what trials have left in the store that were cut off. What was there an hour ago is of none that is under way, on any
-    /// computer: none takes as long, and their names are never used again. One whose computer is suspended in the middle of it may find
-    /// less than it has put, and judges the store too hard until its next one.
+    /// Deletes what interrupted trials have left in the store. What was there an hour ago belongs to no trial under way on any computer: no
+    /// trial takes that long, and their names are never used again. A trial on a computer that was suspended in the middle may miss objects
+    /// that it has put, and judge the store too harshly until the next trial.
     pub async fn sweep_trials(&self, url: &StoreUrl, credentials: &Credentials, meter: &Meter) {
         let Ok(store) = self.reach(url, credentials, meter) else { return };
         let Ok(names) = probe::left_behind(&*store).await else { return };
@@ -200,7 +199,7 @@ impl Stores {
         }
     }
 
-    /// Has stores that are in use go on with the credentials that are kept now.
+    /// Makes stores in use continue with the credentials that are kept now.
     pub async fn renew(&self) {
         let used: Vec<_> = self.used.lock().iter().filter_map(Weak::upgrade).collect();
         for store in used {
@@ -218,7 +217,7 @@ impl Stores {
             };
             match renewed {
                 Ok(renewed) => store.renew(renewed),
-                // A keyring that is locked just now takes nothing away from who is logged in.
+                // A keyring that is just locked does not log anybody out.
                 Err(failure) => {
                     tracing::warn!(
                         message = failure.message,
@@ -230,7 +229,7 @@ impl Stores {
     }
 }
 
-/// What of these names was seen long enough ago; `seen` is what was, and is from now on.
+/// The names that were first seen long enough ago; updates `seen`, which remembers when each was first seen.
 fn old_of(seen: &mut BTreeMap<String, Instant>, names: BTreeSet<String>, now: Instant) -> Vec<String> {
     seen.retain(|name, _| names.contains(name));
     let since = |name: String| (*seen.entry(name.clone()).or_insert(now), name);
@@ -239,7 +238,7 @@ fn old_of(seen: &mut BTreeMap<String, Instant>, names: BTreeSet<String>, now: In
     old.map(|(_, name)| name).collect()
 }
 
-/// Reads the address or the path that a person gave.
+/// Parses the address or the path that a person gave.
 pub fn read(given: &str) -> Result<StoreUrl, Failure> {
     let home = std::env::home_dir();
     StoreUrl::read(given, home.as_deref()).map_err(|error| failure::url(&error))
@@ -251,17 +250,17 @@ pub fn proxy_to(limits: &Limits, store: &str) -> Option<String> {
     limits.pacer().proxy().filter(|proxy| proxy.serves(&server)).map(|proxy| proxy.address())
 }
 
-/// Reads an address that is remembered.
+/// Parses a remembered address.
 pub fn parse(url: &str) -> Result<StoreUrl, Failure> {
     StoreUrl::parse(url).map_err(|error| failure::url(&error))
 }
 
-/// What a login at `url` is for.
+/// The scope of a login at `url`.
 pub fn scope(url: &StoreUrl) -> Result<Scope, Failure> {
     Scope::of(url).ok_or_else(|| failure::usage(format!("{url} is a directory, which takes no login.")))
 }
 
-/// Credentials of the API, where they are of the kind that `url` takes.
+/// The credentials of a request, if `url` takes their kind.
 pub fn credentials(url: &StoreUrl, given: StoreCredentials) -> Result<Credentials, Failure> {
     let credentials = match given {
         StoreCredentials::S3 { access_key, secret_key, session_token } => Credentials::S3 {
@@ -294,7 +293,7 @@ pub fn credentials(url: &StoreUrl, given: StoreCredentials) -> Result<Credential
     }
 }
 
-/// Whether it is a directory that only this computer changes. One that cannot be looked at is none.
+/// Whether it is a directory that only this computer changes. A directory that cannot be accessed does not count.
 pub async fn is_local_directory(url: &StoreUrl) -> bool {
     match url {
         StoreUrl::File(path) => {
@@ -306,13 +305,13 @@ pub async fn is_local_directory(url: &StoreUrl) -> bool {
     }
 }
 
-/// How a new family at `url` changes HEADs, where nobody has to try that: a directory that only this computer changes today has claims.
-/// They cost little, and the directory may be moved to a network file system later, where locks would no longer hold.
+/// The mode of a new family at `url` if it needs no trial: a directory that only this computer changes today uses claims. They cost little,
+/// and the directory may later move to a network file system, where locks would no longer hold.
 pub async fn untried_mode(url: &StoreUrl) -> Option<Mode> {
     is_local_directory(url).await.then_some(Mode::Claim)
 }
 
-/// Whether it is a directory that other computers may change. One that cannot be looked at is none.
+/// Whether it is a directory that other computers may change. A directory that cannot be accessed does not count.
 pub async fn is_shared_directory(url: &StoreUrl) -> bool {
     match url {
         StoreUrl::File(path) => {
@@ -324,7 +323,7 @@ pub async fn is_shared_directory(url: &StoreUrl) -> bool {
     }
 }
 
-/// The tool that keeps a directory in sync with other computers, if it is one and there is such a tool.
+/// The tool that keeps the directory at `url` in sync with other computers, if any.
 pub async fn sync_tool(url: &StoreUrl) -> Option<&'static str> {
     let StoreUrl::File(path) = url else { return None };
     let store = FileStore::new(path.clone());
@@ -340,7 +339,7 @@ pub async fn check_not_synced(url: &StoreUrl) -> Result<(), Failure> {
     }
 }
 
-/// A mode, as the API has it.
+/// A mode in the API's terms.
 pub fn told(mode: Mode) -> StoreMode {
     match mode {
         Mode::Swap => StoreMode::Swap,
@@ -354,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_trial_has_left_is_what_is_there_for_long() {
+    fn leftovers_of_a_trial_are_names_that_stay_for_long() {
         let (mut seen, begun) = (BTreeMap::new(), Instant::now());
         let mut look = |names: &[&str], minutes: u64| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -362,7 +361,7 @@ mod tests {
         };
         assert_eq!(look(&["a", "b"], 0), [""; 0]);
         assert_eq!(look(&["a", "c"], 59), [""; 0]);
-        // One that has gone meanwhile is another one when it comes again.
+        // A name that has gone meanwhile counts as new when it comes again.
         assert_eq!(look(&["a", "b", "c"], 61), ["a"]);
         assert_eq!(look(&["b", "c"], 119), ["c"]);
     }

@@ -1,15 +1,15 @@
 //! Which process is the daemon of a state directory: the one that holds the lock there.
 //!
-//! The lock lives in the state directory because that is what two daemons must not share: the registry, the journals, the keys. The
-//! runtime directory depends on the environment (cron, su and sudo have another one, and a logout removes it), so it cannot decide. It has a
-//! lock of its own all the same: two state directories must not fight over one socket, and versions before this one looked only there.
+//! The lock lives in the state directory because that is what two daemons must not share: the registry, the journals, the keys. The runtime
+//! directory depends on the environment (cron, su and sudo use another one, and a logout removes it), so it cannot decide. It has a lock of
+//! its own all the same: two state directories must not fight over one socket, and earlier versions checked only that lock.
 //!
-//! A second daemon leaves the field to the first and ends well, because two commands that find no daemon may start one each. A daemon that
-//! systemd starts is there to stay: it has the first one stop, which hands over what is open, and continues with that. It never does so to
-//! another daemon of systemd's, under another unit: each would be started again, and they would take over from each other for ever.
+//! A second daemon yields to the first and exits with success, because two commands that find no daemon may each start one. A daemon that
+//! systemd starts is there to stay: it makes the first one stop, which hands over what is open, and takes over from it. It never does so to
+//! another daemon of systemd's, under another unit: each would be started again, and they would replace each other forever.
 //!
-//! The holder writes into the lock who it is and where it listens ([`Holding`]). Clients read that when they find no socket in their own runtime
-//! directory. What a former holder left there says whether it ended or died, and where its disks are mounted.
+//! The holder writes into the lock who it is and where it listens ([`Holding`]). Clients read that when they find no socket in their own
+//! runtime directory. What the former holder left there says whether it ended or died, and where its disks are mounted.
 
 use crate::cli::client;
 use crate::cli::start;
@@ -23,27 +23,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the first one may take to stop: it writes back, and lets requests in flight end.
+/// How long the first daemon may take to stop: it writes back, and lets requests in flight end.
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
-/// How long one that systemd keeps is waited for: it may just be ending, and what is in the lock may be its predecessor's.
+/// How long to wait for a daemon that systemd keeps: it may just be ending, and the lock's content may be its predecessor's.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long its answer is waited for. What counts is that the lock becomes free.
+/// How long to wait for its answer. What counts is that the lock becomes free.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The lock's name in both directories.
 const LOCK: &str = "daemon.lock";
 
-/// Whose turn it is.
+/// Which process is the daemon.
 pub enum Turn {
-    /// This process's, while the claim lives.
+    /// This process, while the claim lives.
     Ours(Claim),
-    /// Another process's.
+    /// Another process.
     Anothers(Option<Holding>),
-    /// Another process's, which systemd keeps too.
+    /// Another process, which systemd also keeps.
     Kept(Option<Holding>),
 }
 
-/// Why nobody can say whose turn it is.
+/// Why nobody can say which process is the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum SuccessionError {
     /// A directory cannot be used.
@@ -79,7 +79,7 @@ pub enum SuccessionError {
         /// The other computer.
         host: String,
     },
-    /// It was asked to stop, and does not.
+    /// It was asked to stop, and does not stop.
     #[error("the background service that runs already (process {pid}) does not end")]
     DoesNotEnd {
         /// Its process.
@@ -99,26 +99,26 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Writes down where this process listens.
+    /// Records where this process listens.
     pub fn listens_at(&mut self, sockets: Vec<PathBuf>) -> io::Result<()> {
         self.holding.sockets = sockets;
         self.sign()
     }
 
-    /// Writes down that this process ended as it should: what comes next need not wonder.
+    /// Records that this process ended properly, so that the next daemon does not report a crash.
     pub fn ended(mut self) -> io::Result<()> {
         self.holding.sockets.clear();
         self.holding.ended = true;
         self.sign()
     }
 
-    /// The former daemon, if it died while this computer ran.
+    /// The former daemon, if it died since this computer was started.
     pub fn died_before(&self) -> Option<&Holding> {
         let former = self.former.as_ref().filter(|former| !former.ended)?;
         (former.boot.is_some() && former.boot == self.holding.boot).then_some(former)
     }
 
-    /// Where disks are mounted and kept. The daemon after this one reads it from the lock.
+    /// The directory where disks are mounted and kept. The next daemon reads it from the lock.
     pub fn disks_at(&self) -> &Path {
         &self.holding.runtime
     }
@@ -133,7 +133,8 @@ impl Claim {
     }
 }
 
-/// Becomes the daemon of this state directory, if nobody is; where systemd keeps this process, also if a daemon is that it does not keep.
+/// Becomes the daemon of this state directory if there is none. With `kept` (by systemd), also replaces a daemon that systemd does not
+/// keep.
 pub async fn take(paths: &Paths, kept: bool) -> Result<Turn, SuccessionError> {
     let begun = Instant::now();
     let mut is_asked = false;
@@ -156,7 +157,7 @@ pub async fn take(paths: &Paths, kept: bool) -> Result<Turn, SuccessionError> {
         } else if begun.elapsed() >= STOP_PATIENCE {
             return Err(SuccessionError::DoesNotEnd { pid: holder.map_or(0, |holder| holder.pid) });
         } else if !is_asked {
-            // One that is just coming or going does not answer, and is asked again.
+            // A daemon that is just starting or ending does not answer, and is asked again.
             is_asked = ask_to_stop(paths).await;
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -165,12 +166,12 @@ pub async fn take(paths: &Paths, kept: bool) -> Result<Turn, SuccessionError> {
 
 enum Tried {
     Taken(Box<Claim>),
-    /// Who holds it, as far as it said.
+    /// Held by another process, with what it has recorded.
     Held(Option<Holding>),
 }
 
 fn try_take(paths: &Paths, kept: bool) -> Result<Tried, SuccessionError> {
-    // The state's first, by everybody: nobody waits for one while holding the other.
+    // Everybody locks the state directory first, so nobody waits for one lock while holding the other.
     let mut state = open(&paths.state)?;
     if !lock(&paths.state, &state)? {
         return Ok(Tried::Held(read(&mut state)));
@@ -187,7 +188,7 @@ fn try_take(paths: &Paths, kept: bool) -> Result<Tried, SuccessionError> {
     Ok(Tried::Taken(Box::new(claim)))
 }
 
-/// Where disks are: in this process's runtime directory, or in the one that the former daemon used, where some are left there that go on.
+/// The directory of disks: this process's runtime directory, or the former daemon's, if disks that are still in use are there.
 fn disks_at<'a>(former: Option<&'a Holding>, paths: &'a Paths) -> &'a Path {
     let has_disks =
         |at: &Path| std::fs::read_dir(at.join("disks")).is_ok_and(|mut disks| disks.next().is_some());
@@ -196,10 +197,11 @@ fn disks_at<'a>(former: Option<&'a Holding>, paths: &'a Paths) -> &'a Path {
     kept.unwrap_or(&paths.runtime)
 }
 
-/// Opens the lock in a directory that is this user's alone. A link in its place is not followed: what it leads to would be truncated.
+/// Opens the lock in a directory that is private to this user. Never follows a link in its place: the file that it leads to would be
+/// truncated.
 fn open(directory: &Path) -> Result<File, SuccessionError> {
     let at = open_private(directory)?;
-    // Open for writing: NFS takes an exclusive lock on nothing else.
+    // Open for writing: NFS grants an exclusive lock on nothing else.
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = openat(&at, LOCK, flags, Mode::RUSR | Mode::WUSR).map(File::from);
@@ -224,7 +226,7 @@ fn read(file: &mut File) -> Option<Holding> {
     Holding::parse(&said)
 }
 
-/// Whether it was heard.
+/// Returns whether it was heard.
 async fn ask_to_stop(paths: &Paths) -> bool {
     let asking = async {
         let stream = start::connect(paths).await.ok().flatten()?;
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_one_leaves_the_field_to_the_first_and_so_does_systemds_to_another_of_systemds() {
+    async fn a_second_daemon_yields_to_the_first_of_its_kind() {
         let dir = tempfile::tempdir().unwrap();
         let paths = paths(&dir, "run");
         let first = ours(&paths, true).await;
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_systemd_starts_waits_until_the_first_one_has_ended() {
+    async fn a_daemon_of_systemds_waits_until_the_first_has_ended() {
         let dir = tempfile::tempdir().unwrap();
         let paths = paths(&dir, "run");
         let first = ours(&paths, false).await;
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_daemon_that_died_is_told_from_one_that_ended() {
+    async fn a_dead_daemon_differs_from_one_that_ended() {
         let dir = tempfile::tempdir().unwrap();
         let paths = paths(&dir, "run");
         let first = ours(&paths, false).await;
@@ -322,14 +324,14 @@ mod tests {
         first.ended().unwrap();
         let second = ours(&paths, false).await;
         assert!(second.died_before().is_none());
-        // As the kernel does with a process that is killed.
+        // As the kernel does for a process that is killed.
         drop(second);
         let third = ours(&paths, false).await;
         assert_eq!(third.died_before().map(|former| former.pid), Some(std::process::id()));
     }
 
     #[tokio::test]
-    async fn disks_that_a_former_daemon_left_in_another_runtime_directory_are_gone_on_with_there() {
+    async fn disks_stay_in_the_former_daemons_runtime_directory() {
         let dir = tempfile::tempdir().unwrap();
         let (before, now) = (paths(&dir, "run"), paths(&dir, "elsewhere"));
         drop(ours(&before, false).await);
@@ -338,7 +340,7 @@ mod tests {
         drop(second);
         std::fs::create_dir_all(before.runtime.join("disks/0")).unwrap();
         drop(ours(&before, false).await);
-        // Also by the daemon after the next one.
+        // The daemon after the next one finds them too.
         for _ in 0..2 {
             assert_eq!(ours(&now, false).await.disks_at(), before.runtime);
         }

@@ -1,23 +1,23 @@
-//! What systemd is told. Elsewhere all of this does nothing.
+//! Messages to systemd. Without systemd all of this does nothing.
 
 use sd_notify::NotifyState;
 use std::future::Future;
 use std::time::Duration;
 
-/// Taking a drive up, and closing one, may take long: a check, an unmount that writes back. It is for systemd to wait as
-/// long as we say that it goes on.
+/// Taking a drive over, and closing one, may take long: a check, an unmount that writes back. systemd waits for as long as we report
+/// progress.
 const MORE: Duration = Duration::from_secs(60);
 
-/// Whether systemd has started this process and waits to be told how it is.
+/// Whether systemd has started this process and waits for its messages.
 pub fn keeps_us() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Tells that drives are back.
+/// Reports that the drives are back.
 pub fn started() {
     tell(NotifyState::Ready);
     if let Some(period) = sd_notify::watchdog_enabled() {
-        // A runtime that does not get to this in time is stuck; the next daemon takes the drives up.
+        // A runtime that does not get here in time is stuck; the next daemon takes the drives over.
         tokio::spawn(async move {
             loop {
                 tell(NotifyState::Watchdog);
@@ -27,12 +27,12 @@ pub fn started() {
     }
 }
 
-/// Has systemd wait while the daemon starts.
+/// Makes systemd wait while the daemon starts.
 pub async fn starting<T>(work: impl Future<Output = T>) -> T {
     patiently(work).await
 }
 
-/// Has systemd wait while the daemon ends.
+/// Makes systemd wait while the daemon ends.
 pub async fn stopping<T>(work: impl Future<Output = T>) -> T {
     tell(NotifyState::Stopping);
     patiently(work).await
@@ -52,6 +52,6 @@ async fn patiently<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn tell(state: NotifyState<'_>) {
-    // Nobody is there, or does not listen: then nobody waits for it either.
+    // If nobody listens, nobody waits for it either.
     let _ = sd_notify::notify(&[state]);
 }

@@ -1,17 +1,17 @@
 //! `holdall web`: the pages and the API on loopback, for a browser.
 //!
-//! A Unix socket asks who connects by its directory's permissions. A port on loopback is open to every user and to every
-//! page that a browser shows, so each of these keeps somebody out:
+//! A Unix socket relies on the permissions of its directory to keep others out. A port on loopback is open to every user and to every page
+//! that a browser shows, so each of these keeps somebody out:
 //!
-//! - *other users*: the kernel says whose process has connected ([`peer`]); only this user's and root's are served.
-//! - *whoever has no invitation*: the address that `holdall web` prints has a token that is good once, for five minutes. It
-//!   is exchanged for a cookie that scripts cannot read ([`sessions`]), and that the next daemon knows as well ([`keeping`]).
-//! - *other pages in the same browser*: they can have it send requests, cookie and all. So what changes something needs a
-//!   header that a page of another origin cannot set without asking first, which is never granted, and an `Origin` that is
-//!   ours; what a page of another origin asks for is refused where the browser says so ([`admission`]).
+//! - *other users*: the kernel says which user's process has connected ([`peer`]); only this user's and root's are served.
+//! - *browsers without an invitation*: the address that `holdall web` prints has a token that is good once, for five minutes. It is
+//!   exchanged for a cookie that scripts cannot read ([`sessions`]), and that the next daemon knows as well ([`keeping`]).
+//! - *other pages in the same browser*: they can make it send requests, cookie included. So a request that changes something needs a header
+//!   that a page of another origin cannot set without asking first, which is never granted, and an `Origin` that is ours; any request of a
+//!   page of another origin is refused if the browser marks it as such ([`admission`]).
 //! - *names that lead to 127.0.0.1* (DNS rebinding): the `Host` must be ours.
 //!
-//! `holdall web --listen` serves the same to browsers of other computers ([`listening`]), by TLS and to whoever knows a password
+//! `holdall web --listen` serves the same to browsers of other computers ([`listening`]), with TLS and for people who know a password
 //! ([`sign_in`]).
 
 use super::failure::failure;
@@ -55,24 +55,23 @@ mod sign_in;
 mod tls;
 mod tries;
 
-/// What scripts, styles and images may come from: these pages alone. Nothing may frame them, and no form sends anything elsewhere.
+/// Scripts, styles and images may come only from these pages. Nothing may frame them, and no form sends anything elsewhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// The file in the state directory that has the last port: what a browser keeps for a page, such as a draft, it keeps for the page's
-/// port.
+/// The file in the state directory with the last port: a browser stores a page's data, such as drafts, under the page's port.
 const LAST_PORT: &str = "web-port";
 
 const NOT_LISTENING: &str = "the pages are not served to other computers";
-/// How soon that is tried again after a start: the network, or the disk with the certificate, may come later.
+/// The pause before listening is tried again after a start: the network, or the disk with the certificate, may come later.
 const RESUME_EVERY: Duration = Duration::from_secs(30);
 
-/// What every answer says.
+/// Headers of every answer.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // The first address has a token in it.
+    // The first address contains a token.
     (header::REFERRER_POLICY, "no-referrer"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -88,7 +87,7 @@ pub struct Web {
     listening: tokio::sync::Mutex<Option<Serving>>,
 }
 
-/// A port that is served. Dropping it ends its listener, its sessions and what it still answers.
+/// A served port. Dropping it ends its listener, its sessions and the answers under way.
 struct Serving {
     door: Arc<Door>,
     listener: JoinHandle<()>,
@@ -103,10 +102,10 @@ impl Drop for Serving {
     }
 }
 
-/// What is checked of each request, and what is shown.
+/// What each request is checked against, and what is shown.
 struct Door {
     ours: Ours,
-    /// Where people sign in with a password.
+    /// Guards the password sign-in of other computers.
     guard: Option<Guard>,
     pages: Mutex<Arc<Pages>>,
     // Held for a look-up.
@@ -116,11 +115,11 @@ struct Door {
     ended: watch::Receiver<()>,
 }
 
-/// What is behind a door at first.
+/// The initial contents behind a door.
 struct Inside {
     pages: Arc<Pages>,
     sessions: Sessions,
-    /// Where the sessions are kept.
+    /// The file of the sessions.
     file: PathBuf,
 }
 
@@ -134,7 +133,7 @@ impl Door {
         (Arc::new(Door { ours, guard, pages, sessions, keeping, ended }), ends)
     }
 
-    /// Has it written down who is in, where that has changed.
+    /// Saves the sessions if they have changed, on a thread that may block.
     async fn kept(self: &Arc<Self>) {
         if self.sessions.lock().is_changed() {
             let door = self.clone();
@@ -142,7 +141,7 @@ impl Door {
         }
     }
 
-    /// Writes down who is in, where that has changed. One after another: what is older does not come later.
+    /// Saves the sessions if they have changed. One save at a time: an older state never overwrites a newer one.
     fn keep(&self) {
         let mut keeping = self.keeping.lock();
         let sessions = self.sessions.lock().take_changed();
@@ -153,7 +152,7 @@ impl Door {
 }
 
 impl Web {
-    /// Serves the pages, if it does not yet, and invites one browser.
+    /// Serves the pages, if they are not served yet, and invites one browser.
     pub async fn invite(&self, drives: Shared, request: api::ServeWeb) -> Result<api::WebAddress, Failure> {
         let pages = Arc::new(Pages::find()?);
         let mut serving = self.serving.lock().await;
@@ -172,7 +171,8 @@ impl Web {
         })
     }
 
-    /// Serves them to browsers of other computers, and has the next daemon do so. Whoever was in by another password is out.
+    /// Serves them to browsers of other computers, and makes the next daemon do so. Signs out everybody who signed in with another
+    /// password.
     pub async fn listen(
         &self,
         drives: Shared,
@@ -183,14 +183,14 @@ impl Web {
         let asked = tokio::task::spawn_blocking(move || Listening::of(&request)).await;
         let mut asked = asked.map_err(|error| failures::local(&std::io::Error::other(error)))??;
         let state = drives.paths().state.clone();
-        // Whatever is wrong with it is told before the former one ends, unless they are at the same port.
+        // An invalid request is reported before the former listener ends, unless both use the same port.
         if serving.as_ref().is_some_and(|former| former.door.ours.port == asked.address.port()) {
             end(&mut serving).await;
         }
         let begun = match begin_to_listen(&mut asked, &state).await {
             Ok((listener, identity)) => {
                 end(&mut serving).await;
-                // The sessions first: a power cut in between must leave none of them to the new password.
+                // The sessions first: after a power cut in between, no old session may continue under the new password.
                 let others = state.join(keeping::OTHERS);
                 let noted = keeping::delete(&others).and_then(|()| asked.save(&state));
                 noted.map(|()| (listener, identity, others)).map_err(|error| failures::local(&error))
@@ -203,7 +203,7 @@ impl Web {
                 *serving = Some(listen(drives, &asked, listener, identity.as_ref(), inside));
                 Ok(asked.told(identity.as_ref()))
             }
-            // What the file still says is served as before.
+            // The pages are served again as the file still says.
             Err(failure) => {
                 let again = take_up_listening(&mut serving, drives).await;
                 again.unwrap_or_else(|failure| tracing::warn!(message = failure.message, "{NOT_LISTENING}"));
@@ -212,7 +212,7 @@ impl Web {
         }
     }
 
-    /// Serves them again at the ports where a former daemon has, to whoever was in. A network that is not there yet is waited for.
+    /// Serves them again at the ports of a former daemon, to the sessions of that time. Waits for a network that is not there yet.
     pub async fn resume(&self, drives: Shared) {
         take_up(&mut *self.serving.lock().await, drives.clone()).await;
         let mut told = String::new();
@@ -227,9 +227,9 @@ impl Web {
         }
     }
 
-    /// Serves them no more, and neither does the next daemon. Whoever was in is out, and the ports are free.
+    /// Stops serving them, now and in the next daemon. Signs everybody out and frees the ports.
     pub async fn stop(&self, state: &Path) -> Result<(), Failure> {
-        // Held first: one that begins to listen at this moment ends with it.
+        // Both locks first: a listener that begins at the same time ends with it.
         let (mut serving, mut listening) = (self.serving.lock().await, self.listening.lock().await);
         let deleted = [
             Listening::forget(state),
@@ -239,14 +239,14 @@ impl Web {
         deleted.into_iter().collect::<Result<(), _>>().map_err(|error| failures::local(&error))
     }
 
-    /// Serves them no more in this daemon.
+    /// Stops serving them in this daemon.
     pub async fn end(&self) {
         end(&mut *self.serving.lock().await).await;
         end(&mut *self.listening.lock().await).await;
     }
 }
 
-/// The port and the certificate. The port first: where that cannot be had, the certificate stays as browsers know it.
+/// The port and the certificate. The port first: if the port is taken, the certificate stays the one that browsers know.
 async fn begin_to_listen(
     listening: &mut Listening,
     state: &Path,
@@ -261,7 +261,7 @@ async fn begin_to_listen(
     Ok((listener, identity))
 }
 
-/// Listens where a former daemon has, unless this one does.
+/// Listens where a former daemon did, unless this one listens already.
 async fn take_up_listening(serving: &mut Option<Serving>, drives: Shared) -> Result<(), Failure> {
     let state = drives.paths().state.clone();
     let (None, Some(mut known)) = (&*serving, Listening::recall(&state)) else { return Ok(()) };
@@ -282,7 +282,7 @@ async fn end(serving: &mut Option<Serving>) {
     }
 }
 
-/// Ends it, and deletes the file that lets the next daemon go on.
+/// Ends it, and deletes the file that would let the next daemon continue.
 async fn forget(serving: &mut Option<Serving>, file: &Path) -> std::io::Result<()> {
     let deleted = match &*serving {
         Some(serving) => serving.door.keeping.lock().delete(),
@@ -292,7 +292,7 @@ async fn forget(serving: &mut Option<Serving>, file: &Path) -> std::io::Result<(
     deleted
 }
 
-/// Goes on where a former daemon has ended, unless that was done before. At another port the browsers would not find the pages.
+/// Continues where a former daemon has ended, unless this one serves already. At another port the browsers would not find the pages.
 async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
     if serving.is_some() {
         return;
@@ -312,7 +312,7 @@ async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
     }
 }
 
-/// To browsers on this computer.
+/// Serves browsers on this computer.
 async fn serve(
     drives: Shared,
     port: Option<u16>,
@@ -330,13 +330,13 @@ async fn serve(
     let (door, ends) = Door::new(Ours { port, to: To::Invited }, None, inside);
     let router = router(drives, door.clone());
     let listener = tokio::spawn(async move {
-        // It ends by being aborted.
+        // Ends only by being aborted.
         let _ = axum::serve(OwnPeers(listener), router).await;
     });
     Ok(Serving { door, listener, _ends: ends })
 }
 
-/// To browsers of any computer.
+/// Serves browsers of any computer.
 fn listen(
     drives: Shared,
     listening: &Listening,
@@ -353,7 +353,7 @@ fn listen(
     Serving { door, listener, _ends: ends }
 }
 
-/// Listens where it is asked for; else at the last port, unless that is somebody else's by now; else at any.
+/// Listens at the port that was asked for; otherwise at the last port, unless another program has it now; otherwise at any port.
 async fn bind(asked: Option<u16>, last: &Path) -> Result<TcpListener, Failure> {
     let at = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     if asked.is_none()
@@ -395,7 +395,7 @@ fn router(drives: Shared, door: Arc<Door>) -> Router {
     router.layer(middleware::from_fn_with_state(door, admit))
 }
 
-/// Lets a request in, or does not.
+/// Admits a request or refuses it.
 async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let verdict = admission::judge(
         &Asks::of(request.method(), request.uri(), request.headers()),
@@ -403,7 +403,7 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
         &mut door.sessions.lock(),
         Now::read(),
     );
-    // Before the answer: what a browser was told is true for the next daemon too.
+    // Before the answer: what a browser was told must be true for the next daemon too.
     door.kept().await;
     let mut response = match verdict {
         Verdict::Pass => until(door.ended.clone(), next.run(request).await),
@@ -420,12 +420,12 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
     response
 }
 
-/// A browser that has used its invitation is sent to the address without it, so that it is in no history.
+/// Redirects a browser that has used its invitation to the address without the token, so that no history keeps it.
 fn begin(cookie: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::SET_COOKIE, cookie), (header::LOCATION, "/")]).into_response()
 }
 
-/// The response, which ends when the port is closed: a stream of events would go on for ever.
+/// The response, but ended when the port is closed: a stream of events would otherwise continue forever.
 fn until(mut ended: watch::Receiver<()>, response: Response) -> Response {
     response.map(|body| {
         let gone = Box::pin(async move { while ended.changed().await.is_ok() {} });

@@ -1,9 +1,8 @@
-//! A request's answer while it is being worked on: progress lines, then the result or the failure.
+//! The answer to a request while it is being worked on: progress lines, then the result or the failure.
 //!
-//! **The work is a task of its own.** When whoever asked goes away it goes on to its end, because half of most things is
-//! worse than all of them. What takes long is waiting for the store, and that is what [`Work::unless_interrupted`] is for:
-//! the wait ends when whoever asked has gone or the daemon is to end, and the work sees to it that everything is whole
-//! before it answers with [`Code::Interrupted`].
+//! **The work is a task of its own.** If the client disconnects, the work continues to its end, because half of most things is worse than
+//! all of them. Only waiting for the store takes long, and [`Work::unless_interrupted`] is for that: the wait ends when the client has
+//! disconnected or the daemon is ending, and the work leaves everything whole before it answers with [`Code::Interrupted`].
 
 use super::failure::failure;
 use crate::api::{Action, Code, Failure, Line, Progress, Unit};
@@ -17,10 +16,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use tokio::sync::{mpsc, watch};
 
-/// Progress that is not taken yet; more is dropped, as a newer one will come.
+/// Progress that was not read yet; more is dropped, as newer progress will come.
 const LINES: usize = 16;
 
-/// Tells how far it is, and hears whether it is still wanted.
+/// Reports progress, and knows whether the client still waits.
 #[derive(Clone)]
 pub struct Work {
     lines: mpsc::Sender<Line>,
@@ -28,20 +27,20 @@ pub struct Work {
 }
 
 impl Work {
-    /// Tells the result of work that then goes on until it is interrupted.
+    /// Reports the result of work that continues until it is interrupted.
     pub async fn result<T: Serialize>(&self, value: T) {
         let _ = self.lines.send(result_line(Ok(value))).await;
     }
 
-    /// So much of so much is done.
+    /// Reports that `done` of `total` is done.
     pub fn progress(&self, stage: &str, done: u64, total: u64, unit: Unit) {
         let progress = Progress { stage: stage.to_owned(), done, total, unit };
-        // A reader that is slow misses some.
+        // A slow reader misses some.
         let _ = self.lines.try_send(Line::Progress(progress));
     }
 
-    /// Waits, unless whoever asked goes away or the daemon is to end: then `waiting` is dropped, which must leave things
-    /// whole, and `consequence` says what that means.
+    /// Waits, unless the client disconnects or the daemon is ending: then `waiting` is dropped, which must leave things whole, and
+    /// `consequence` says what that means.
     pub async fn unless_interrupted<T>(
         &self,
         consequence: &str,
@@ -56,10 +55,10 @@ impl Work {
     }
 }
 
-/// Returns once it is true.
+/// Returns once the daemon is ending.
 async fn told(mut ending: watch::Receiver<bool>) {
     if ending.wait_for(|&ending| ending).await.is_err() {
-        // Who could say so has gone without doing it.
+        // The sender is gone without announcing an end.
         std::future::pending().await
     }
 }
@@ -72,12 +71,12 @@ where
 {
     let (lines, receive) = mpsc::channel(LINES);
     let last = lines.clone();
-    // The daemon ends once nobody has one of these, so that who waits hears the last line.
+    // The daemon ends once nobody has one of these, so that waiting clients get the last line.
     let unheard = ending.clone();
     let working = work(Work { lines, ending });
     tokio::spawn(async move {
         let line = result_line(working.await);
-        // Nobody may be there to hear it.
+        // The client may have disconnected.
         let _ = last.send(line).await;
     });
     let stream = stream::unfold((receive, unheard), |(mut receive, unheard)| async move {
@@ -102,7 +101,7 @@ fn encode(line: &Line) -> String {
     serde_json::to_string(line).expect("the API's types become JSON") + "\n"
 }
 
-/// A request that was refused before anything began.
+/// A request that was refused before any work began.
 pub struct Refused(pub Failure);
 
 impl IntoResponse for Refused {

@@ -1,7 +1,7 @@
 //! The Secret Service: the keyring of the desktop, over D-Bus.
 //!
-//! Nothing here ever asks a person: a daemon has no window of its own to explain itself in. A keyring that is locked
-//! says so, and whoever wanted something of it decides what follows.
+//! Nothing here ever prompts a person: a daemon has no window in which to explain itself. A locked keyring is an error, and the caller
+//! decides what follows.
 
 use secret_service::{EncryptionType, SecretService};
 use std::collections::HashMap;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-/// How long it may take to answer. It may have to be started.
+/// How long it may take to answer: it may have to be started first.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CONTENT_TYPE: &str = "application/json";
 
-/// Why a keyring does not help.
+/// Why a keyring is of no use now.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
     /// There is no keyring, or it does not answer.
     #[error("there is no keyring that answers ({0})")]
     Away(String),
-    /// It is there, and shows nothing.
+    /// It is there, but locked.
     #[error("the keyring is locked")]
     Locked,
-    /// It is open, and does not have what was put into it.
+    /// It is open, but does not have what was put into it.
     #[error("the keyring does not have them any more")]
     Missing,
 }
@@ -51,7 +51,7 @@ pub async fn put(item: Uuid, label: &str, secret: &[u8]) -> Result<(), KeyringEr
     .await
 }
 
-/// What was put into it as `item`.
+/// The secret that was put into it as `item`.
 pub async fn get(item: Uuid) -> Result<Zeroizing<Vec<u8>>, KeyringError> {
     in_time(async {
         let service = connect().await?;
@@ -60,7 +60,7 @@ pub async fn get(item: Uuid) -> Result<Zeroizing<Vec<u8>>, KeyringError> {
         if let Some(item) = found.unlocked.first() {
             return Ok(Zeroizing::new(item.get_secret().await?));
         }
-        // A keyring that is locked may not even tell what it has.
+        // A locked keyring may not even say what it has.
         match found.locked.is_empty() && !service.get_default_collection().await?.is_locked().await? {
             true => Err(KeyringError::Missing),
             false => Err(KeyringError::Locked),
@@ -69,7 +69,7 @@ pub async fn get(item: Uuid) -> Result<Zeroizing<Vec<u8>>, KeyringError> {
     .await
 }
 
-/// Takes `item` out of it.
+/// Deletes `item` from it.
 pub async fn delete(item: Uuid) -> Result<(), KeyringError> {
     in_time(async {
         let service = connect().await?;
@@ -83,7 +83,7 @@ pub async fn delete(item: Uuid) -> Result<(), KeyringError> {
     .await
 }
 
-/// Whether there is one that is open.
+/// Whether there is an open keyring.
 pub async fn look() -> Result<(), KeyringError> {
     in_time(async {
         let service = connect().await?;
@@ -99,7 +99,7 @@ fn attributes(item: &str) -> HashMap<&str, &str> {
     HashMap::from([("application", "holdall"), ("login", item)])
 }
 
-/// The secret is encrypted on its way over the bus too.
+/// The secret is encrypted on the bus too.
 async fn connect() -> Result<SecretService<'static>, secret_service::Error> {
     SecretService::connect(EncryptionType::Dh).await
 }

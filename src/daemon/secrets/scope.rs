@@ -1,15 +1,15 @@
-//! What a login is for, so that one serves all that lies in it: an S3 bucket at its server, or a collection on a WebDAV
-//! server with everything below.
+//! The scope of a login, so that one login serves everything in it: an S3 bucket at its server, or a collection on a WebDAV server with
+//! everything below it.
 
 use holdall_core::store::url::{DavUrl, S3Url, StoreUrl};
 use std::fmt;
 
-/// A bucket or a collection. Written as an address, without what does not matter here.
+/// A bucket or a collection, written as an address without parts that do not matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope(StoreUrl);
 
 impl Scope {
-    /// What a login at `url` is for. `None` for a directory, which takes none.
+    /// The scope of a login at `url`. `None` for a directory, which takes no login.
     pub fn of(url: &StoreUrl) -> Option<Self> {
         match url {
             StoreUrl::File(_) => None,
@@ -25,13 +25,13 @@ impl Scope {
         }
     }
 
-    /// What was written by [`fmt::Display`].
+    /// Parses what [`fmt::Display`] wrote.
     pub fn parse(text: &str) -> Option<Self> {
         Self::of(&StoreUrl::parse(text).ok()?)
     }
 
-    /// Whether it is for `url`, and then how closely it fits: the longest path fits best. Credentials for https are
-    /// never sent over http, nor to another port.
+    /// Whether it covers `url`, and how closely it fits: the longest path fits best. Credentials for https are never sent over http, nor to
+    /// another port.
     pub fn covers(&self, url: &StoreUrl) -> Option<usize> {
         match (&self.0, url) {
             (StoreUrl::S3(mine), StoreUrl::S3(theirs)) => {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collection_serves_what_is_below_it_and_the_longer_path_fits_better() {
+    fn a_collection_serves_all_below_and_the_longest_path_wins() {
         let (whole, mine) = ("https://cloud.example.org/dav", "davs://cloud.example.org/dav/me");
         let url = "https://cloud.example.org/dav/me/Holdall/?ca=/etc/ca.pem";
         assert!(covers(mine, url) > covers(whole, url));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_takes_no_login_and_what_is_written_is_read_again() {
+    fn directories_take_no_login_and_scopes_survive_writing_and_reading() {
         assert_eq!(Scope::parse("file:///srv/store"), None);
         for text in ["s3://b", "s3://b?endpoint=http://127.0.0.1:9000", "https://h:1/a%20b/"] {
             assert_eq!(scope(&scope(text).to_string()), scope(text));

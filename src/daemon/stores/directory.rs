@@ -1,4 +1,4 @@
-//! What a directory lies on, for people: the file system, how it keeps computers apart, and whether a tool copies it.
+//! Facts on a directory, for people: its file system, how it keeps computers apart, and whether a tool copies it.
 
 use super::sync_tool;
 use crate::api::StoreFinding;
@@ -7,7 +7,7 @@ use holdall_core::store::file::{FileStore, kinds};
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
 
-/// What is found of a directory. Nothing of other stores.
+/// The findings for a directory; none for other stores.
 pub async fn findings(url: &StoreUrl, mode: Mode) -> Vec<StoreFinding> {
     let StoreUrl::File(path) = url else { return Vec::new() };
     let Ok(magic) = FileStore::new(path.clone()).file_system().await else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Which drives a store has, for whoever adds one of them: their names are sealed, so it takes what unlocks them.
+//! The drives of a store, for a person who adds one of them: their names are sealed, so listing them needs the passphrase or the key.
 
 use crate::api::{self, Failure, StoreDrive};
 use crate::daemon::drives::{Drives, secret};
@@ -14,7 +14,7 @@ use holdall_core::store::meter::Meter;
 use std::sync::Arc;
 
 impl Drives {
-    /// The drives in a store, those that are no forks first. Nothing is kept and nothing is changed.
+    /// The drives in a store, forks last. Keeps nothing and changes nothing.
     pub async fn find_drives(&self, request: api::FindDrives) -> Result<Vec<StoreDrive>, Failure> {
         let url = stores::read(&request.store)?;
         let secret = secret(request.secrets)?;
@@ -49,7 +49,7 @@ impl Drives {
     }
 }
 
-/// The drives that a family has in this store, or why it has none. `name` is what the one that is looked for is to be called.
+/// The drives of a family in this store, or why it has none. `name` is the name that the wanted drive will get.
 pub async fn drives_here(
     store: &Arc<dyn Store>,
     unlocked: &Unlocked,

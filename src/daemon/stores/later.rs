@@ -1,4 +1,4 @@
-//! A store that is reached when it first can be: credentials may be in a keyring that is locked as yet, or on their way.
+//! A store that is connected as soon as possible: its credentials may be in a keyring that is still locked, or on their way.
 
 use super::{Stores, parse};
 use crate::api::{Action, Code, Failure};
@@ -12,28 +12,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// A store that each request tries to reach, until one does.
+/// A store that each request tries to connect, until one succeeds.
 pub struct Later {
     stores: Arc<Stores>,
     url: String,
     meter: Meter,
     reached: OnceCell<Arc<dyn Store>>,
-    // Held for taking and replacing it.
+    // Held to take or replace it.
     keyring: Mutex<Option<Vec<Action>>>,
 }
 
 impl Later {
-    /// The store at `url`; `meter` counts what is asked of it. Nothing is tried yet.
+    /// The store at `url`; `meter` counts the requests. Tries nothing yet.
     pub fn new(stores: Arc<Stores>, url: &str, meter: Meter) -> Self {
         Self { stores, url: url.to_owned(), meter, reached: OnceCell::new(), keyring: Mutex::default() }
     }
 
-    /// Whether it was reached, with the credentials that it takes.
+    /// Whether it was connected, with credentials for it.
     pub fn is_reached(&self) -> bool {
         self.reached.initialized()
     }
 
-    /// What opens the keyring, if that was what the last try had to do without.
+    /// What opens the keyring, if the last try failed because of it.
     pub fn opens_keyring(&self) -> Option<Vec<Action>> {
         self.keyring.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What lies in a place already where a drive is about to be: a drive, or files of others.
+//! What is already in the place of a new drive: a drive, or other files.
 
 use super::Stores;
 use crate::api::Failure;
@@ -9,22 +9,22 @@ use holdall_core::store::meter::Meter;
 use holdall_core::store::names::{others, own_directory};
 use holdall_core::store::url::StoreUrl;
 
-/// What lies there.
+/// What is there.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Whether it is a store with a drive.
     pub has_drive: bool,
-    /// Names of some files and directories that are others'. None where there is a drive: they are there already.
+    /// Names of some other files and directories. Empty if there is a drive: they are there already.
     pub others: Vec<String>,
-    /// A place in it for a drive alone, where there are others.
+    /// A place below it for a drive alone, if there are other files.
     pub instead: Option<StoreUrl>,
 }
 
-/// Looks at what lies at `url`. What cannot be looked at is taken for empty: a trial says what is wrong with the store, and a server that
-/// lists others' files in a way that nobody understands can be a store all the same.
+/// Looks at what is at `url`. What cannot be listed counts as empty: a trial reports what is wrong with the store, and a server whose
+/// listing of other files cannot be understood may still work as a store.
 pub async fn look(stores: &Stores, url: &StoreUrl, credentials: &Credentials) -> Result<Place, Failure> {
     let store = stores.reach(url, credentials, &Meter::default())?;
-    // It is asked for by its name: a listing may leave it out where there is much else.
+    // Asked for by name: a listing with many other entries may not include it.
     let has_drive = store.head(family::NAME).await.is_ok();
     let top = store.top().await.unwrap_or_else(|error| {
         tracing::info!(%error, "it is not known what lies in a new store");
@@ -39,7 +39,7 @@ fn judge(url: &StoreUrl, has_drive: bool, top: &[String]) -> Place {
     Place { has_drive, others, instead }
 }
 
-/// Refuses a place where others have files.
+/// Refuses a place with other files.
 pub async fn check_not_shared(
     stores: &Stores,
     name: &str,
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_of_others_are_seen_and_a_place_beside_them_is_offered() {
+    async fn other_files_are_seen_and_a_free_place_is_offered() {
         let (url, place) = looked_at(&["letter.txt"]).await;
         assert_eq!((place.has_drive, &place.others[..]), (false, &["letter.txt".to_owned()][..]));
         assert_eq!(place.instead, Some(url.below("holdall")));

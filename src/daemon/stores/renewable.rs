@@ -1,4 +1,4 @@
-//! A store whose credentials can be replaced while a drive uses it: a new access key, and uploads go on.
+//! A store whose credentials can be replaced while a drive uses it: uploads continue with the new access key.
 
 use super::later::Later;
 use crate::api::Action;
@@ -12,24 +12,24 @@ use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A store, and who is logged in to it.
+/// A store, and the login to it.
 pub struct Renewable {
     url: StoreUrl,
     meter: Meter,
-    // Held for taking and replacing pointers.
+    // Held to take and replace pointers.
     inner: RwLock<Inner>,
-    // Held for noting and looking.
+    // Held to record and read.
     hindered: Mutex<Hindered>,
 }
 
 /// The store as it is reached now.
 struct Inner {
     store: Arc<dyn Store>,
-    /// The same, where its credentials were not at hand at first.
+    /// The same store, if its credentials were not available at first.
     later: Option<Arc<Later>>,
 }
 
-/// What waiting alone does not mend, as a person reads it.
+/// What waiting alone does not fix, as a person reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hindrance {
     /// The credentials.
@@ -40,30 +40,30 @@ pub enum Hindrance {
         /// What to do about it.
         actions: Vec<Action>,
     },
-    /// The store has no room, or is not there at all.
+    /// The store has no space, or is not there at all.
     Store(String),
-    /// Not even the family is there any more.
+    /// Even the family's description is gone.
     Emptied,
 }
 
-/// What has last hindered reading and writing: credentials may be good for one of the two.
+/// The last obstacle to reading and to writing: credentials may be good for only one of the two.
 #[derive(Default)]
 struct Hindered {
     reading: Option<Hindrance>,
     writing: Option<Hindrance>,
-    /// The family was looked for, and is not there. Whoever puts there meanwhile meets no hindrance.
+    /// The family was looked for and not found. Writes succeed meanwhile, so they do not show this.
     is_emptied: bool,
-    /// Why there was no answer the last time, which says nothing of all that.
+    /// Why the last request got no answer, which says nothing about the above.
     silence: Option<String>,
 }
 
 impl Renewable {
-    /// The store at `url`; `meter` counts what is asked of `store`.
+    /// The store at `url`; `meter` counts the requests to `store`.
     pub fn new(url: StoreUrl, meter: Meter, store: Arc<dyn Store>) -> Self {
         Self { url, meter, inner: RwLock::new(Inner { store, later: None }), hindered: Mutex::default() }
     }
 
-    /// The same, where the credentials for it are not at hand now.
+    /// The same for a store whose credentials are not available now.
     pub fn later(url: StoreUrl, meter: Meter, later: Arc<Later>) -> Self {
         let inner = Inner { store: later.clone(), later: Some(later) };
         Self { url, meter, inner: RwLock::new(inner), hindered: Mutex::default() }
@@ -74,20 +74,20 @@ impl Renewable {
         &self.url
     }
 
-    /// What counts its requests.
+    /// Counts its requests.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// From the next request on it is this one.
+    /// Replaces the store from the next request on.
     pub fn renew(&self, store: Arc<dyn Store>) {
         *self.inner.write() = Inner { store, later: None };
         *self.hindered.lock() = Hindered::default();
     }
 
-    /// What a person has to mend, if the store said so last.
+    /// What a person has to fix, according to the store's last answer.
     ///
-    /// Where there is no answer now, that comes first: it may be all that is wrong.
+    /// If there is no answer now, that comes first: it may be the only problem.
     pub fn hindrance(&self) -> Option<Hindrance> {
         let hindered = self.hindered.lock();
         let emptied = || hindered.is_emptied.then_some(Hindrance::Emptied);
@@ -120,7 +120,7 @@ impl Renewable {
         answer
     }
 
-    /// Notes what the answer says of the family, if it says anything.
+    /// Records what the answer says about the family, if anything.
     fn of_family<T>(&self, name: &str, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         if name == family::NAME || head::is_name(name) {
             let hindered = &mut *self.hindered.lock();
@@ -141,7 +141,7 @@ impl Renewable {
     }
 }
 
-/// Why there was no answer, or none to what was asked.
+/// Why there was no answer, or none to the request itself.
 fn silence<T>(answer: &Result<T, StoreError>) -> Option<String> {
     match answer {
         Err(error @ (StoreError::Unreachable { .. } | StoreError::Busy { .. })) => Some(error.to_string()),
@@ -149,12 +149,12 @@ fn silence<T>(answer: &Result<T, StoreError>) -> Option<String> {
     }
 }
 
-/// Who answers.
+/// Where an answer comes from.
 enum Asked {
     Store,
-    /// What is kept of logins: the store is not come to.
+    /// The kept logins: the store was not contacted.
     Logins,
-    /// The keyring that they are in, and what opens it.
+    /// The keyring that they are in, with the actions that open it.
     Keyring(Vec<Action>),
 }
 
@@ -174,7 +174,7 @@ fn note<T>(hindrance: &mut Option<Hindrance>, answer: &Result<T, StoreError>, as
             | StoreError::Elsewhere { .. }
             | StoreError::Unfit { .. }),
         ) => Some(Hindrance::Store(error.to_string())),
-        // It says nothing of either.
+        // It says nothing about either.
         Err(StoreError::Unreachable { .. } | StoreError::Busy { .. }) => return,
         _ => None,
     };
@@ -199,7 +199,7 @@ impl Store for Renewable {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        // Not noted: who may put may not always delete, and what is not deleted only takes room.
+        // Not recorded: credentials that may put cannot always delete, and an object that stays only takes space.
         self.store().delete(name).await
     }
 
@@ -220,7 +220,7 @@ impl Store for Renewable {
     }
 }
 
-/// A store that is logged out of.
+/// A store whose login was removed.
 pub struct LoggedOut;
 
 impl LoggedOut {
@@ -280,7 +280,7 @@ mod tests {
         store.get(family, None).await.unwrap();
     }
 
-    /// Says the same to everyone.
+    /// Gives everyone the same error.
     struct Saying(StoreError);
 
     #[async_trait]
@@ -311,10 +311,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_now_comes_before_what_was() {
+    async fn the_present_problem_comes_before_the_earlier_one() {
         let store = renewable(LoggedOut);
         assert!(store.get("x", None).await.is_err());
-        // The same one, whose network is gone.
+        // The same store, with its network gone.
         store.inner.write().store =
             Arc::new(Saying(StoreError::Unreachable { reason: "no route to h".into() }));
         assert!(store.get("x", None).await.is_err());
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_without_its_family_was_emptied_whatever_can_be_put_there() {
+    async fn a_store_without_its_family_is_emptied_despite_successful_puts() {
         let store = renewable(Saying(StoreError::NotFound { name: "x".into() }));
         assert!(store.get("head/1", None).await.is_err());
         assert_eq!(store.hindrance(), None);
@@ -333,7 +333,7 @@ mod tests {
         store.list("seg/").await.unwrap();
         assert!(store.get("head/1", None).await.is_err());
         assert_eq!(store.hindrance(), Some(Hindrance::Emptied));
-        // It is made, or made again.
+        // It is created, or created again.
         store.put(family::NAME, "{}".into(), When::Absent).await.unwrap();
         assert_eq!(store.hindrance(), None);
     }

@@ -1,4 +1,4 @@
-//! What a store can do, tried before anything is entrusted to it, and again when a drive on it is opened.
+//! What a store can do: tried before anything is entrusted to it, and again when a drive on it is opened.
 
 use super::Stores;
 use crate::api::{Failure, StoreFinding, Unit};
@@ -10,15 +10,15 @@ use holdall_core::store::probe::{Effort, Race, Report, probe};
 use holdall_core::store::url::StoreUrl;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often a progress is told.
+/// How often the progress is reported.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Clocks that differ by less are the same, as far as answers tell.
+/// Clocks that differ by less count as equal: answers are not more exact.
 const CLOCKS_AGREE: Duration = Duration::from_secs(2);
-/// Servers refuse signatures that are older or younger (S3's RequestTimeTooSkewed).
+/// Servers refuse signatures that differ by more (S3's RequestTimeTooSkewed).
 const CLOCK_REFUSED: Duration = Duration::from_mins(15);
 
-/// Tries the store at `url`, telling how far it is where somebody waits; `meter` counts what it takes.
+/// Tries the store at `url`, reporting the progress if `work` is given; `meter` counts the requests.
 pub async fn of(
     stores: &Stores,
     url: &StoreUrl,
@@ -26,7 +26,7 @@ pub async fn of(
     effort: Effort,
     work: Option<&Work>,
 ) -> Result<Report, Failure> {
-    // Two that share nothing: what one stores the other must see.
+    // Two connections that share nothing: each must see what the other stores.
     let connections = [stores.reach(url, credentials, meter)?, stores.reach(url, credentials, meter)?];
     let before = meter.requests().total();
     let tell = async {
@@ -44,7 +44,7 @@ pub async fn of(
     probed.map_err(|error| failure::at_new_store(failure::new_store(&error), url))
 }
 
-/// What was tried, for people.
+/// The results, for people.
 pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     let mut findings = vec![rights(report)];
     if !(report.rights.read && report.rights.write && report.rights.list) {
@@ -107,7 +107,7 @@ fn rights(report: &Report) -> StoreFinding {
     StoreFinding { subject: "credentials".to_owned(), ok, detail }
 }
 
-/// Whether nobody can listen on the way to the store, and what is to be said of it.
+/// Whether the connection to the store is private, and what to say about it.
 fn way(url: &StoreUrl, tls: Option<&str>) -> (bool, String) {
     match (url, tls) {
         (StoreUrl::File(_), _) => (true, String::new()),
@@ -116,12 +116,12 @@ fn way(url: &StoreUrl, tls: Option<&str>) -> (bool, String) {
     }
 }
 
-/// Whether the store's clock and this computer's agree, and how they do.
+/// Whether the store's clock and this computer's agree, and how they differ.
 fn clock(ahead_ms: i64) -> (bool, String) {
     let apart = Duration::from_millis(ahead_ms.unsigned_abs());
     let which = if ahead_ms > 0 { "ahead of" } else { "behind" };
     match apart {
-        // Stores tell whole seconds.
+        // Stores report whole seconds.
         apart if apart <= CLOCKS_AGREE => (true, "the same time as here".to_owned()),
         apart => {
             let by = crate::sizes::format_duration(apart);
@@ -142,7 +142,7 @@ fn outcome(race: &Race, refused: bool) -> String {
     if race.winners.is_empty() { how } else { format!("{how}; winners: {}", winners(race)) }
 }
 
-/// Of each race, in the order in which they were held.
+/// The winners of each race, in the order of the races.
 fn winners(race: &Race) -> String {
     race.winners.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_is_told_as_it_went() {
+    fn a_race_is_reported_as_it_went() {
         let race = |winners: &[u32]| Race { ways: 12, winners: winners.to_vec(), overwritten: false };
         assert_eq!(outcome(&race(&[1, 1, 0]), true), "in each of 3 races of 12; winners: 1 1 0");
         assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race; winners: 1 7 1");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_can_listen_to_is_a_warning() {
+    fn an_unencrypted_connection_is_a_warning() {
         let url = |text: &str| StoreUrl::parse(text).unwrap();
         let plain = (false, ", not encrypted on the way".to_owned());
         assert_eq!(way(&url("http://nas.example.org/dav/"), None), plain);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_differ_are_told_and_too_much_is_too_much() {
+    fn clock_differences_are_shown_and_large_ones_are_problems() {
         assert_eq!(clock(-1_900), (true, "the same time as here".to_owned()));
         assert_eq!(clock(-40_000), (true, "40 s behind this computer's".to_owned()));
         assert_eq!(clock(20 * 60_000), (false, "20 min ahead of this computer's".to_owned()));

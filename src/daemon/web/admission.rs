@@ -1,11 +1,11 @@
-//! Which requests of a browser are served: a pure decision.
+//! Which requests of a browser are admitted: a pure decision.
 
 use super::sessions::{Now, Sessions};
 use crate::api::{Action, Code, Failure};
 use crate::daemon::failure::{self, failure};
 use axum::http::{HeaderMap, Method, Uri, header};
 
-/// What a page has to send along where something is changed. Another origin's page cannot: the browser would ask first.
+/// A page must send this header to change something. A page of another origin cannot: the browser would ask first.
 pub const OWN_HEADER: &str = "x-holdall";
 
 /// Where the pages are served.
@@ -13,11 +13,11 @@ pub const OWN_HEADER: &str = "x-holdall";
 pub struct Ours {
     /// The port.
     pub port: u16,
-    /// Who is let in, and how.
+    /// Who is admitted, and how.
     pub to: To,
 }
 
-/// Who is let in.
+/// Who is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// Browsers on this computer, by an invitation.
@@ -30,7 +30,7 @@ pub enum To {
 }
 
 impl Ours {
-    /// Whether a page of this origin is one of ours, which was asked for by the name of `host`.
+    /// Whether this origin is one of our pages, requested under the name `host`.
     fn is_origin(self, origin: &str, host: &str) -> bool {
         let scheme = if self.to == To::Invited { "http://" } else { "https://" };
         origin.strip_prefix(scheme) == Some(host)
@@ -42,22 +42,22 @@ impl Ours {
         format!("{}={secret}; Path=/; HttpOnly; SameSite=Strict{secure}", self.cookie_name())
     }
 
-    /// Browsers send a cookie to all ports of a host: two daemons must not take each other's away.
+    /// Browsers send a cookie to all ports of a host: two daemons must not overwrite each other's.
     fn cookie_name(self) -> String {
         format!("holdall-{}", self.port)
     }
 }
 
-/// What chooses the password.
+/// The path for choosing the password.
 const LISTEN_PATH: &str = "/v1/web/listen";
 
-/// What is looked at of a request.
+/// The parts of a request that matter here.
 #[derive(Clone, Debug, Default)]
 pub struct Asks<'a> {
     changes: bool,
     path: &'a str,
     token: Option<&'a str>,
-    /// A browser that only makes ready for a click that may not come.
+    /// The browser fetches it in advance, for a click that may not come.
     is_prefetch: bool,
     host: Option<&'a str>,
     origin: Option<&'a str>,
@@ -66,7 +66,7 @@ pub struct Asks<'a> {
     cookies: Vec<&'a str>,
 }
 
-/// What becomes of it.
+/// The decision on a request.
 pub enum Verdict {
     /// It is served.
     Pass,
@@ -75,18 +75,18 @@ pub enum Verdict {
         /// The whole `Set-Cookie`.
         cookie: String,
     },
-    /// The address has a token that is good no more.
+    /// The token in the address is no longer valid.
     BadInvitation,
-    /// Whoever asks has to sign in first.
+    /// The browser must sign in first.
     SignIn,
     /// It is refused.
     Refuse(Failure),
 }
 
 impl<'a> Asks<'a> {
-    /// What a request says.
+    /// The parts of a request.
     pub fn of(method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Self {
-        // Of a header that comes twice nobody knows which one counts.
+        // If a header comes twice, it is unclear which one counts.
         let one = |name: &str| {
             let mut values = headers.get_all(name).iter();
             let first = values.next()?.to_str().ok()?;
@@ -109,12 +109,12 @@ impl<'a> Asks<'a> {
     }
 }
 
-/// Whether a path is the API's, and none of the pages'.
+/// Whether a path belongs to the API and not to the pages.
 pub fn is_api(path: &str) -> bool {
     path == "/v1" || path.starts_with("/v1/")
 }
 
-/// What becomes of a request to the port.
+/// Decides on a request to the port.
 pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> Verdict {
     let host = match ours.to {
         To::Invited => {
@@ -124,7 +124,8 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
             };
             host
         }
-        // A name that was led here by somebody else has no cookie, as browsers keep them for each name, and no certificate.
+        // If somebody else made a name lead here, the browser has no cookie for it, as cookies are kept for each name, and no certificate
+        // matches it.
         To::Known { .. } => match asks.host {
             Some(host) => host,
             None => return Verdict::Refuse(foreign("it does not say what it has asked for")),
@@ -153,7 +154,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
             _ => Verdict::Pass,
         };
     }
-    // Pages of another port of this computer are "same-site".
+    // To browsers, pages of another port of this computer are "same-site".
     if asks.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Verdict::Refuse(foreign("a page of another origin asks"));
     }
@@ -166,7 +167,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
     }
 }
 
-/// Whether a path is a page, and no part of one.
+/// Whether a path is a page, and not a part of one.
 fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/index.html")
 }
@@ -182,7 +183,7 @@ fn foreign(why: &str) -> Failure {
     failure(Code::Foreign, format!("The request was refused: {why}."), failure::NOTHING_CHANGED, Action::Web)
 }
 
-/// Whoever has got hold of a session must not be able to choose the password.
+/// A person with a stolen session must not be able to choose the password.
 fn only_here() -> Failure {
     failure(
         Code::Foreign,
@@ -211,7 +212,7 @@ mod tests {
 
     const OURS: Ours = Ours { port: 4711, to: To::Invited };
 
-    /// A browser that is in, and what it asks for.
+    /// A signed-in browser, and its requests.
     struct Inside {
         sessions: Sessions,
         cookie: String,
@@ -232,7 +233,7 @@ mod tests {
             Self { sessions, cookie, now }
         }
 
-        /// The code of what is refused.
+        /// The code of the refusal, if any.
         fn asks(&mut self, change: impl FnOnce(&mut Asks<'_>)) -> Option<Code> {
             let cookie = self.cookie.clone();
             let mut asks = Asks {
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_may_look_and_change() {
+    fn a_signed_in_browser_may_look_and_change() {
         let mut inside = Inside::new();
         assert_eq!(inside.asks(|_| {}), None);
         assert_eq!(inside.asks(|asks| asks.fetch_site = Some("same-origin")), None);
@@ -275,7 +276,7 @@ mod tests {
             assert_eq!(inside.asks(|asks| asks.host = Some(host)), Some(Code::Foreign), "{host}");
         }
         assert_eq!(inside.asks(|asks| asks.host = None), Some(Code::Foreign));
-        // The pages too: a page that shows under another name could be told from ours by nobody.
+        // The pages too: nobody could distinguish a page under another name from ours.
         let page = |asks: &mut Asks<'_>| (asks.path, asks.host) = ("/", Some("evil.example:4711"));
         assert_eq!(inside.asks(page), Some(Code::Foreign));
     }
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_ahead_uses_no_invitation_up() {
+    fn prefetching_uses_up_no_invitation() {
         let (mut sessions, now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);
         let mut asks =
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn other_computers_sign_in_by_any_name_and_their_pages_are_of_the_same_name() {
+    fn other_computers_sign_in_by_any_name_of_one_origin() {
         const THEIRS: Ours = Ours { port: 8443, to: To::Known { by_proxy: false } };
         let (mut sessions, now) = (Sessions::default(), Now::read());
         let token = sessions.invite(now);

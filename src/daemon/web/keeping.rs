@@ -1,8 +1,8 @@
-//! What of the pages survives the daemon: the port, and the hashes of the sessions. Invitations do not.
+//! The part of the pages' state that survives the daemon: the port, and the hashes of the sessions. Invitations do not survive.
 //!
-//! The file is there while the pages are served, also over restarts and reboots; `holdall web --stop` deletes it, and with it every session. A
-//! crash in between leaves the file before or the file after ([`registry::replace`]): at worst a browser that was let in a moment ago is asked to
-//! sign in once more.
+//! The file exists while the pages are served, also across restarts and reboots; `holdall web --stop` deletes it, and with it every
+//! session. After a crash during a save, the file is the old one or the new one ([`registry::replace`]): at worst a browser that has just
+//! signed in must sign in again.
 
 use super::sessions::Kept;
 use crate::daemon::registry;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// In the state directory: of browsers on this computer.
+/// In the state directory: sessions of browsers on this computer.
 pub const OWN: &str = "web-sessions.json";
-/// Of browsers of other computers.
+/// Sessions of browsers of other computers.
 pub const OTHERS: &str = "web-listen-sessions.json";
 const VERSION: u32 = 1;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
     version: u32,
     /// The port.
     pub port: u16,
-    /// Who is in.
+    /// The signed-in browsers.
     pub sessions: Vec<Kept>,
 }
 
-/// What a former daemon served, if it did when it ended.
+/// What a former daemon served when it ended, if anything.
 pub fn recall(file: &Path) -> Option<Served> {
     let text = match std::fs::read(file) {
         Ok(text) => text,
@@ -48,7 +48,7 @@ pub fn recall(file: &Path) -> Option<Served> {
 pub struct Keeping {
     path: PathBuf,
     port: u16,
-    /// Whatever comes late is no longer written then.
+    /// Once set, nothing is written any longer.
     ended: bool,
 }
 
@@ -58,7 +58,7 @@ impl Keeping {
         Self { path, port, ended: false }
     }
 
-    /// Writes down who is in.
+    /// Saves the sessions.
     pub fn save(&mut self, sessions: Vec<Kept>) {
         if self.ended {
             return;
@@ -75,14 +75,14 @@ impl Keeping {
         self.ended = true;
     }
 
-    /// The same, and nobody is in any more.
+    /// The same, and signs everybody out.
     pub fn delete(&mut self) -> io::Result<()> {
         self.end();
         delete(&self.path)
     }
 }
 
-/// Forgets what a former daemon served.
+/// Deletes what a former daemon has left.
 pub fn delete(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

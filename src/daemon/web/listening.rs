@@ -1,6 +1,6 @@
 //! `holdall web --listen`: the pages for browsers of other computers, with a password and TLS.
 //!
-//! What is listened to outlives the daemon, like the sessions: a computer without a screen is looked after from elsewhere.
+//! The setting outlives the daemon, like the sessions: a computer without a screen is managed from elsewhere.
 
 use super::password::{Hashed, LEAST_CHARACTERS, MOST_BYTES};
 use super::tls::{self, Identity};
@@ -32,20 +32,20 @@ use tokio_rustls::TlsAcceptor;
 const FILE: &str = "web-listen.json";
 const VERSION: u32 = 1;
 
-/// So many connections at once: whoever cannot sign in must not take all descriptors of a daemon that has drives to look after.
+/// The most connections at once: clients that cannot sign in must not use up the descriptors of a daemon that has drives to serve.
 const CONNECTIONS_MAX: usize = 256;
-/// Of them so many from one client: a browser has six for each of its pages.
+/// The most connections of one client: a browser has six for each of its pages.
 const CONNECTIONS_EACH: usize = 64;
-/// What the head of a request may take of memory.
+/// The most memory for the head of a request.
 const HEAD_MAX: usize = 32 << 10;
-/// How long a browser may take to say who it is, and then what it wants.
+/// How long a browser may take for the TLS handshake, and then for its request.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is listened to, and with what.
+/// Where to listen, and with which certificate and password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     version: u32,
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
     tls: Tls,
     /// The password's hash.
@@ -62,12 +62,12 @@ enum Tls {
         fingerprint: Option<String>,
     },
     Given(CertificateFiles),
-    /// A proxy on this computer does that.
+    /// Without: a proxy on this computer does TLS.
     None,
 }
 
 impl Listening {
-    /// As it is asked for. Takes as long as a password's hash.
+    /// The requested setting. Takes as long as hashing a password.
     pub fn of(request: &ListenWeb) -> Result<Self, Failure> {
         let address: SocketAddr = request.address.parse().map_err(|_| no_address(&request.address))?;
         if request.password.chars().count() < LEAST_CHARACTERS || request.password.len() > MOST_BYTES {
@@ -85,7 +85,7 @@ impl Listening {
         Ok(Self { version: VERSION, address, tls, password: Hashed::of(&request.password) })
     }
 
-    /// What a former daemon listened to.
+    /// The setting of a former daemon.
     pub fn recall(state: &Path) -> Option<Self> {
         let text = match std::fs::read(state.join(FILE)) {
             Ok(text) => text,
@@ -96,7 +96,7 @@ impl Listening {
             }
         };
         let known: Option<Self> = serde_json::from_slice(&text).ok();
-        // What a person may not ask for is not done because a file says it.
+        // A setting that a person may not request is not accepted from a file either.
         let allowed = known.filter(|known| {
             known.version == VERSION && (known.tls != Tls::None || is_loopback(known.address.ip()))
         });
@@ -106,12 +106,12 @@ impl Listening {
         allowed
     }
 
-    /// Has the next daemon listen too.
+    /// Makes the next daemon listen too.
     pub fn save(&self, state: &Path) -> io::Result<()> {
         registry::replace(&state.join(FILE), &serde_json::to_vec(self).expect("texts and numbers"))
     }
 
-    /// Has no daemon listen any more.
+    /// Makes no later daemon listen.
     pub fn forget(state: &Path) -> io::Result<()> {
         match std::fs::remove_file(state.join(FILE)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -119,7 +119,7 @@ impl Listening {
         }
     }
 
-    /// The certificate; none where a proxy does that. An own one that was made for other names, or is old, is made anew.
+    /// The certificate; `None` if a proxy does TLS. Our own certificate is made again if it was made for other names or is old.
     pub fn identity(&mut self, state: &Path) -> Result<Option<Identity>, Failure> {
         match &mut self.tls {
             Tls::None => Ok(None),
@@ -143,7 +143,7 @@ impl Listening {
         }
     }
 
-    /// For people.
+    /// The setting, for people.
     pub fn told(&self, identity: Option<&Identity>) -> ListeningWeb {
         let host = match self.address.ip() {
             ip if ip.is_unspecified() => tls::host_name(),
@@ -159,7 +159,7 @@ impl Listening {
     }
 }
 
-/// Serves until it is dropped. Each connection has to have said what it wants in time, and there are only so many.
+/// Serves until it is dropped. Each connection must send its request in time, and their number is limited.
 pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>, router: Router) {
     let acceptor = config.map(TlsAcceptor::from);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -167,7 +167,7 @@ pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>,
     let mut connections = JoinSet::new();
     loop {
         let (stream, peer) = Listener::accept(&mut listener).await;
-        // Whoever comes while all places are taken is sent away, and no one client takes them all.
+        // A connection is closed at once while all places are taken; no single client can take them all.
         let Some(place) = Place::take(&places, &by_client, peer.ip()) else { continue };
         while connections.try_join_next().is_some() {}
         let router = router.clone().layer(axum::Extension(peer));
@@ -188,7 +188,7 @@ pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>,
     }
 }
 
-/// One of the connections that there may be.
+/// A place among the limited number of connections.
 struct Place {
     _any: OwnedSemaphorePermit,
     by_client: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -280,7 +280,7 @@ fn bad_certificate(told: &str) -> Failure {
     )
 }
 
-/// Takes the port.
+/// Binds the port.
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))
 }
@@ -320,7 +320,7 @@ mod tests {
             let request = ListenWeb { in_the_clear: true, ..asked(address) };
             assert_eq!(Listening::of(&request).is_ok(), is_allowed, "{address}");
         }
-        // Nor because a file says so.
+        // Not even if a file says so.
         let state = tempfile::tempdir().unwrap();
         let mut listening =
             Listening::of(&ListenWeb { in_the_clear: true, ..asked("127.0.0.1:80") }).unwrap();

@@ -1,7 +1,7 @@
 //! The pages that a browser is shown: files of a directory, read once.
 //!
-//! They are made of `ui/` and installed beside the daemon; it never needs what makes them to be built. Read into memory when they
-//! are asked for first, a request's path is only a name to look up, and leads to no file.
+//! They are built from `ui/` and installed beside the daemon, which can be built without the tools for them. Because they are read into
+//! memory when they are first requested, a request's path is only a name to look up, and leads to no file.
 
 use crate::api::{Code, Failure};
 use crate::daemon::failure::{self, failure};
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// All files together: the pages are some hundred KB.
+/// All files together; the real pages have some hundred KB.
 const BYTES_MAX: u64 = 32 << 20;
-/// Directories in directories.
+/// How deep directories may be nested.
 const DEPTH_MAX: usize = 4;
 
 /// The pages.
 pub struct Pages(BTreeMap<String, Bytes>);
 
 impl Pages {
-    /// Those of the first directory that has some: `HOLDALL_WEB_DIR` alone where it is set, else what is installed with this
-    /// program, else what was built beside it.
+    /// The pages of the first directory that has some: only `HOLDALL_WEB_DIR` if it is set; otherwise the directory that is installed with
+    /// this program, then the one that was built beside it.
     pub fn find() -> Result<Self, Failure> {
         let places = match std::env::var_os("HOLDALL_WEB_DIR").filter(|path| !path.is_empty()) {
             Some(path) => vec![PathBuf::from(path)],
@@ -39,7 +39,7 @@ impl Pages {
         Ok(Self(files))
     }
 
-    /// What a browser gets at a path. A path without a file's ending is a place in the pages, which they find themselves.
+    /// The answer for a path. A path without a file extension is a place within the pages, which they find themselves.
     pub fn answer(&self, method: &Method, path: &str) -> Response {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
@@ -53,7 +53,7 @@ impl Pages {
         let mut response = bytes.clone().into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(name)));
-        // The build names these by what is in them.
+        // The build names these files by their content.
         if name.starts_with("assets/") {
             let for_ever = HeaderValue::from_static("private, max-age=31536000, immutable");
             headers.insert(header::CACHE_CONTROL, for_ever);
@@ -105,7 +105,7 @@ fn not_installed(places: &[PathBuf]) -> Failure {
     )
 }
 
-/// The page for an address whose token is good no more.
+/// The page for an address whose token is no longer valid.
 pub fn stale_invitation() -> Html<&'static str> {
     Html(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Holdall</title>\

@@ -4,18 +4,18 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
-/// Shorter ones can be guessed over a network.
+/// Shorter passwords can be guessed over a network.
 pub const LEAST_CHARACTERS: usize = 12;
-/// Longer ones do not fit into a form, where a byte may take three.
+/// Longer passwords do not fit a form, where a byte may take three.
 pub const MOST_BYTES: usize = 1024;
 
-/// What RFC 9106 recommends where memory is scarce: 64 MiB, three passes. Four lanes of its work are done one after another.
+/// RFC 9106's recommendation for scarce memory: 64 MiB, three passes. Its four lanes are computed one after another.
 const MEMORY_KIB: u32 = 64 << 10;
 const PASSES: u32 = 3;
 const LANES: u32 = 4;
 const SALT_BYTES: usize = 16;
 
-/// A password's hash. The costs are not in it: a file that says others would say how much memory the daemon takes.
+/// A password's hash. Without the costs: a changed file could otherwise make the daemon use any amount of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hashed {
     /// In hex.
@@ -25,14 +25,14 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// Of a new password. Takes a tenth of a second and 64 MiB.
+    /// The hash of a new password. Takes a tenth of a second and 64 MiB.
     pub fn of(password: &str) -> Self {
         let mut salt = [0; SALT_BYTES];
         holdall_core::entropy::fill(&mut salt);
         Self { salt: HEXLOWER.encode(&salt), hash: HEXLOWER.encode(&derived(password, &salt)) }
     }
 
-    /// Whether it is this password's. Takes as long, whatever the answer is.
+    /// Whether it is the hash of this password. Takes equally long for either answer.
     pub fn is_of(&self, password: &str) -> bool {
         let salt = HEXLOWER.decode(self.salt.as_bytes()).ok().filter(|salt| salt.len() == SALT_BYTES);
         let expected = HEXLOWER.decode(self.hash.as_bytes()).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Whose process is at the other end of a connection on loopback.
+//! Whose process is at the other end of a loopback connection.
 //!
-//! The kernel lists TCP sockets with the user who made them (`/proc/net/tcp`, `/proc/net/tcp6`). Both ends of a connection on loopback are
-//! in the list, so the other end's row is the one whose local address is the peer's. For the pages: a cookie that another user got hold of
-//! is of no use to them, as browsers send a host's cookies to all of its ports, and so to whoever listens at another one. For drives that are
-//! served by NBD: the protocol knows no passwords.
+//! The kernel lists TCP sockets with the user who created them (`/proc/net/tcp`, `/proc/net/tcp6`). Both ends of a loopback connection are
+//! in the list, so the other end's row is the one whose local address is the peer's. For the pages: a stolen cookie is of no use to another
+//! user. Browsers send a host's cookies to all of its ports, and so to any program that listens at another one. For drives that are served
+//! by NBD: the protocol knows no passwords.
 
 use axum::serve::Listener;
 use std::io;
@@ -36,7 +36,7 @@ impl Listener for OwnPeers {
     }
 }
 
-/// Whether a connected socket's other end is this user's or root's. Where the kernel does not say, it is nobody's.
+/// Whether a connected socket's other end is this user's or root's. If the kernel does not say, it counts as nobody's.
 pub fn is_own(socket: &OwnedFd) -> bool {
     let ends = || -> io::Result<(SocketAddr, SocketAddr)> {
         let (peer, own) = (rustix::net::getpeername(socket)?, rustix::net::getsockname(socket)?);
@@ -70,10 +70,10 @@ fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<u32> {
     owner_in(&sockets, peer, own).ok_or_else(|| io::Error::other(format!("its socket is not in {table}")))
 }
 
-/// As the kernel writes TCP_ESTABLISHED.
+/// The kernel's code for TCP_ESTABLISHED.
 const ESTABLISHED: &str = "01";
 
-/// The user of the socket that is bound to `local` and connected to `remote`. One that was closed has no owner any more, and a row with
+/// The user of the socket that is bound to `local` and connected to `remote`. A closed socket no longer has an owner, and its row has
 /// root's number.
 fn owner_in(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let (local, remote) = (place(local), place(remote));
@@ -85,12 +85,12 @@ fn owner_in(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32>
     })
 }
 
-/// What tells two ends apart: a scope or a flow of IPv6 does not.
+/// What distinguishes two ends: an IPv6 scope or flow does not.
 fn place(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip(), address.port())
 }
 
-/// `0100007F:1F90`: the address in words as the processor has them in memory (one, or four for IPv6), the port as it is written.
+/// `0100007F:1F90`: the address as words in the processor's byte order (one, or four for IPv6), the port as a plain number.
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let words: Option<Vec<[u8; 4]>> = (0..ip.len() / 8)

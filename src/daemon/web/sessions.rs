@@ -1,18 +1,18 @@
-//! Invitations and sessions. Sessions outlive the daemon ([`super::keeping`]), by the clock on the wall; invitations end with it.
+//! Invitations and sessions. Sessions outlive the daemon ([`super::keeping`]), and so use the wall clock; invitations end with the daemon.
 //!
-//! Only hashes are kept: nothing that is read from here lets anybody in, and comparing hashes tells nothing about a secret by the
-//! time that it takes.
+//! Only hashes are kept: nothing that is read from here lets anybody in, and the time that comparing hashes takes says nothing about a
+//! secret.
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
-/// How long an invitation is good: time to copy an address to another window.
+/// How long an invitation is valid: time to copy an address to another window.
 pub const TOKEN_LIVES: Duration = Duration::from_secs(5 * 60);
 /// How long a session lasts without a request.
 const SESSION_RESTS: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Whoever invites more browsers than these loses the oldest invitations, or sessions.
+/// Inviting more browsers than these drops the oldest invitations or sessions.
 const INVITATIONS_MAX: usize = 8;
 const SESSIONS_MAX: usize = 32;
 /// Nobody guesses 256 bits.
@@ -20,47 +20,47 @@ const SECRET_BYTES: usize = 32;
 
 type Hash = [u8; 32];
 
-/// How much later a session may be heard of than is written down: a page asks many times a second.
+/// How much the saved time of a session's last request may lag behind: a page sends many requests a second.
 const WRITTEN_DOWN_EVERY: Duration = Duration::from_secs(3600);
 
-/// A moment, by both clocks.
+/// A time, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     instant: Instant,
-    /// Since 1970, which the next daemon knows too.
+    /// Since 1970; the next daemon has the same clock.
     wall: Duration,
 }
 
 impl Now {
-    /// This one.
+    /// The current time.
     pub fn read() -> Self {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self { instant: Instant::now(), wall }
     }
 }
 
-/// A session, as the next daemon finds it.
+/// A session as it is saved for the next daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// Of its secret: BLAKE3, in hex.
+    /// The BLAKE3 hash of its secret, in hex.
     hash: String,
-    /// When it was heard of, in seconds since 1970.
+    /// When it last sent a request, in seconds since 1970.
     heard_s: u64,
 }
 
-/// Who may come in, and who is in.
+/// Who is invited, and who is signed in.
 #[derive(Default)]
 pub struct Sessions {
-    /// Oldest first, each with the moment until which it is good.
+    /// Oldest first, each with the time until which it is valid.
     invitations: Vec<(Hash, Instant)>,
-    /// The one that was heard of longest ago first, each with that moment.
+    /// The one that has been silent for longest first, each with the time of its last request.
     sessions: Vec<(Hash, Duration)>,
-    /// Whether what is written down is old.
+    /// Whether the saved state is out of date.
     changed: bool,
 }
 
 impl Sessions {
-    /// A token that is good once.
+    /// A token that is valid once.
     pub fn invite(&mut self, now: Now) -> String {
         let (token, hash) = secret();
         let now = now.instant;
@@ -69,7 +69,7 @@ impl Sessions {
         token
     }
 
-    /// The secret of a new session, if the token is good. It is not any more afterwards.
+    /// The secret of a new session, if the token is valid. This uses the token up.
     pub fn begin(&mut self, token: &str, now: Now) -> Option<String> {
         let hash = hash(token);
         let at = self.invitations.iter().position(|(invitation, _)| *invitation == hash)?;
@@ -85,7 +85,7 @@ impl Sessions {
         secret
     }
 
-    /// Whether this is the secret of a session. It lasts from here on.
+    /// Whether this is the secret of a session. Renews the session.
     pub fn is_in(&mut self, secret: &str, now: Now) -> bool {
         self.sessions.retain(|(_, heard)| now.wall.saturating_sub(*heard) < SESSION_RESTS);
         let hash = hash(secret);
@@ -101,7 +101,7 @@ impl Sessions {
         true
     }
 
-    /// Those of a former daemon. A clock that was set back makes none last longer than one that begins now.
+    /// The sessions of a former daemon. A clock that was set back makes none last longer than a session that begins now.
     pub fn recall(kept: &[Kept], now: Now) -> Self {
         let session = |kept: &Kept| {
             let hash: Hash = HEXLOWER.decode(kept.hash.as_bytes()).ok()?.try_into().ok()?;
@@ -114,24 +114,24 @@ impl Sessions {
         Self { sessions: sessions.split_off(surplus), ..Self::default() }
     }
 
-    /// Those for the next daemon.
+    /// The sessions to save for the next daemon.
     pub fn kept(&self) -> Vec<Kept> {
         let kept =
             |(hash, heard): &(Hash, Duration)| Kept { hash: HEXLOWER.encode(hash), heard_s: heard.as_secs() };
         self.sessions.iter().map(kept).collect()
     }
 
-    /// Whether they are no longer what was kept last.
+    /// Whether they differ from what was last saved.
     pub fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Those for the next daemon, where something has changed since this was asked last.
+    /// The sessions to save, if something has changed since the last call.
     pub fn take_changed(&mut self) -> Option<Vec<Kept>> {
         std::mem::take(&mut self.changed).then(|| self.kept())
     }
 
-    /// Nobody is in any more, and nobody is invited.
+    /// Ends all sessions and invitations.
     pub fn end_all(&mut self) {
         *self = Self::default();
     }

@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
-/// Where people sign in.
+/// The path of the sign-in page.
 pub const PATH: &str = "/sign-in";
-/// How this page looks.
+/// The path of its style sheet.
 pub const STYLE_PATH: &str = "/sign-in.css";
-/// What a password may take of a request.
+/// The most bytes of a request with a password.
 pub const BODY_MAX: usize = 4096;
 
-/// So many wait for their turn; each of them takes a tenth of a second. Others are sent away for a while.
+/// The most tries that wait for their turn; each takes a tenth of a second. Others must come back later.
 const WAITING_MAX: usize = 16;
 const FULL_WAIT: Duration = Duration::from_secs(5);
 /// How long the form's few bytes may take.
@@ -37,25 +37,25 @@ pub struct Guard {
     password: Hashed,
     // Held for a look-up.
     tries: Mutex<Tries>,
-    /// One after another: each takes 64 MiB, and nobody can try faster by asking from many places.
+    /// One after another: each takes 64 MiB, and trying from many places is no faster.
     turn: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
 
-/// What the page sends.
+/// The form that the page sends.
 #[derive(Deserialize)]
 pub struct Given {
     password: String,
 }
 
 impl Guard {
-    /// For a password.
+    /// The guard of a password.
     pub fn new(password: Hashed) -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
         Self { password, tries: Mutex::default(), turn: places(1), waiting: places(WAITING_MAX) }
     }
 
-    /// Counts the try, and tells of one that is a client's last before it has to wait.
+    /// Counts the try, and says whether it is the client's last before it has to wait.
     fn begin(&self, from: IpAddr) -> Result<(OwnedSemaphorePermit, bool), Duration> {
         let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| FULL_WAIT)?;
         match self.tries.lock().begin(from, Instant::now()) {
@@ -64,7 +64,7 @@ impl Guard {
         }
     }
 
-    /// Whether it is the password. Whoever does not wait for the answer has his turn all the same.
+    /// Whether the password is right. The check runs to its end even if the client does not wait for the answer.
     async fn is_right(&self, waiting: OwnedSemaphorePermit, password: Zeroizing<String>) -> bool {
         let (turn, hashed) = (self.turn.clone(), self.password.clone());
         let checked = tokio::spawn(async move {
@@ -79,24 +79,24 @@ impl Guard {
     }
 }
 
-/// The page.
+/// The sign-in page.
 pub async fn page() -> Response {
     show(StatusCode::OK, None)
 }
 
-/// How it looks.
+/// Its style sheet.
 pub async fn style() -> Response {
     ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
 }
 
-/// Lets a browser in that knows the password.
+/// Signs in a browser that sends the right password.
 pub async fn enter(
     State((door, drives)): State<(Arc<Door>, Shared)>,
     Extension(from): Extension<SocketAddr>,
     request: Request,
 ) -> Response {
     let from = client(from.ip(), door.ours, request.headers());
-    // Whoever says that there is more to come and sends nothing holds a place.
+    // A client that announces more data and sends nothing would keep a place.
     let given = tokio::time::timeout(BODY_LIMIT, Form::<Given>::from_request(request, &())).await;
     let (Some(guard), Ok(Ok(Form(given)))) = (&door.guard, given) else {
         return show(StatusCode::BAD_REQUEST, Some("The page's answer made no sense. Try again."));
@@ -122,7 +122,7 @@ pub async fn enter(
     begin(&door.ours.cookie(&secret))
 }
 
-/// Who asks. A proxy on this computer says who has asked it, after whatever it was told itself.
+/// The client of a request. A proxy on this computer appends its client to the list that it has received.
 fn client(peer: IpAddr, ours: Ours, headers: &HeaderMap) -> IpAddr {
     if ours.to != (To::Known { by_proxy: true }) {
         return peer;
@@ -152,7 +152,7 @@ fn show(status: StatusCode, told: Option<&str>) -> Response {
          <p class=\"soft\">It was chosen with <code>holdall web --listen</code>. Who has forgotten it chooses another one by the same \
          command.</p></main></html>"
     );
-    // With "no-referrer" browsers send no Origin along with the form.
+    // With "no-referrer" browsers would send no Origin with the form.
     (status, [(header::REFERRER_POLICY, "same-origin")], Html(page)).into_response()
 }
 
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_has_had_his_try() {
+    async fn a_client_that_leaves_has_used_its_try() {
         let guard = Guard::new(Hashed::of("the password"));
         let here = "192.0.2.9".parse().unwrap();
         for _ in 0..WAITING_MAX {
             let Ok((waiting, _)) = guard.begin(here) else { break };
-            // It is dropped as a handler is whose client has gone.
+            // Dropped like a handler whose client has disconnected.
             let _ = futures_util::FutureExt::now_or_never(guard.is_right(waiting, Zeroizing::default()));
         }
         let left = WAITING_MAX - guard.waiting.available_permits();

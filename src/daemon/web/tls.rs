@@ -20,21 +20,21 @@ use zeroize::Zeroizing;
 const CERTIFICATE: &str = "web-certificate.pem";
 const KEY: &str = "web-key.pem";
 
-/// How long an own certificate is good. Apple's browsers refuse one that is good for longer.
+/// How long our own certificate is valid. Apple's browsers refuse a longer time.
 const GOOD_DAYS: i64 = 825;
 
-/// More than a chain of certificates takes.
+/// More than any chain of certificates takes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// A certificate and its key, ready for use.
 pub struct Identity {
-    /// What serves with it.
+    /// The server's configuration with it.
     pub config: Arc<ServerConfig>,
     /// SHA-256, as browsers show it.
     pub fingerprint: String,
 }
 
-/// Reads a certificate that a person has.
+/// Reads a certificate that a person provides.
 pub fn given(files: &CertificateFiles) -> Result<Identity, String> {
     let told = |path: &str, error: &dyn std::fmt::Display| format!("{path}: {error}");
     let read = |path: &str| read(path).map_err(|error| told(path, &error));
@@ -49,7 +49,7 @@ pub fn given(files: &CertificateFiles) -> Result<Identity, String> {
     identity(certificates, key).map_err(|error| told(&files.certificate, &error))
 }
 
-/// A file's bytes. What is no file, or is no certificate by its size, is not read: reading it may never end.
+/// Reads at most `BYTES_MAX` of a file, and only of a regular file: reading anything else may never end.
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
@@ -60,7 +60,7 @@ fn read(path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The daemon's own certificate for `names`, if it is the one of that fingerprint; else a new one.
+/// The daemon's own certificate for `names`, if its fingerprint is this one; otherwise a new certificate.
 pub fn own(state: &Path, names: &[String], fingerprint: Option<&str>) -> io::Result<Identity> {
     let (certificate, key) = (state.join(CERTIFICATE), state.join(KEY));
     let files = CertificateFiles {
@@ -73,7 +73,7 @@ pub fn own(state: &Path, names: &[String], fingerprint: Option<&str>) -> io::Res
         return Ok(identity);
     }
     let (made, made_key) = make(names).map_err(io::Error::other)?;
-    // A crash in between leaves two that do not fit: then both are made anew.
+    // A crash in between leaves a key and a certificate that do not match: then both are made again.
     registry::replace(&key, made_key.as_bytes())?;
     registry::replace(&certificate, made.as_bytes())?;
     given(&files).map_err(io::Error::other)
@@ -93,7 +93,7 @@ fn make(names: &[String]) -> Result<(String, String), rcgen::Error> {
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
-/// Whether an own certificate that was made at this moment should be made anew.
+/// Whether our own certificate, made at this time, should be made again.
 pub fn is_old(made_s: i64) -> bool {
     Timestamp::now().as_second().saturating_sub(made_s) > (GOOD_DAYS - 30) * 24 * 3600
 }
@@ -117,7 +117,7 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     hash.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
 }
 
-/// What other computers may call this one that listens at `address`.
+/// The names by which other computers may reach this one, if it listens at `address`.
 pub fn names(address: IpAddr) -> Vec<String> {
     let host = host_name();
     let mut names = vec![host.clone(), "localhost".to_owned()];
@@ -133,7 +133,7 @@ pub fn names(address: IpAddr) -> Vec<String> {
 /// This computer's name.
 pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    // What is no name of the DNS can be in no certificate.
+    // A name that is not valid in the DNS cannot be in a certificate.
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     if !name.is_empty() && name.chars().all(is_name) { name } else { "localhost".to_owned() }
 }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_and_a_key_that_do_not_fit_are_made_anew() {
+    fn a_mismatched_certificate_and_key_are_replaced() {
         let state = tempfile::tempdir().unwrap();
         let names = ["localhost".to_owned()];
         let first = own(state.path(), &names, None).unwrap().fingerprint;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_told_with_its_file() {
+    fn a_file_without_a_certificate_is_named_in_the_error() {
         let files =
             CertificateFiles { certificate: "/nowhere/cert.pem".to_owned(), key: "/nowhere/key".to_owned() };
         let Err(told) = given(&files) else { panic!("there is none") };

@@ -3,21 +3,21 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// So many may be wrong before a client has to wait.
+/// This many tries may be wrong before a client has to wait.
 const FREE: u32 = 5;
-/// How long it waits first; twice as long after each that follows.
+/// The first wait; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
-/// A client that has tried nothing for so long begins anew.
+/// A client that has not tried for this long starts over.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Of more clients than these, the one that was heard of longest ago begins anew. Each try costs work, one after another, so
-/// many addresses do not try faster than one.
+/// The most clients to remember; beyond that, the one that has been silent for longest starts over. Each try costs work, one after another,
+/// so many addresses cannot try faster than one.
 const CLIENTS_MAX: usize = 1024;
 
-/// What clients have tried.
+/// The tries of clients.
 #[derive(Default)]
 pub struct Tries {
-    /// The one that was heard of longest ago first.
+    /// The one that has been silent for longest first.
     clients: Vec<Client>,
 }
 
@@ -27,20 +27,20 @@ struct Client {
     last: Instant,
 }
 
-/// Whether a try is made.
+/// Whether a try is allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Try {
-    /// It is; this one is the client's last before it has to wait.
+    /// It is allowed.
     Allowed {
-        /// Whether the client has to wait from now on.
+        /// Whether it is the client's last before it has to wait.
         is_last: bool,
     },
-    /// It is not, for so long.
+    /// Not before this time has passed.
     Wait(Duration),
 }
 
 impl Tries {
-    /// Counts a try as wrong from the start, so that many at once are no more than one after another.
+    /// Counts a try as wrong from the start, so that many parallel tries gain nothing over consecutive ones.
     pub fn begin(&mut self, from: IpAddr, now: Instant) -> Try {
         self.clients.retain(|client| now.saturating_duration_since(client.last) < FORGOTTEN_AFTER);
         let network = network(from);
@@ -61,14 +61,14 @@ impl Tries {
         verdict
     }
 
-    /// It was the right one.
+    /// The password was right.
     pub fn was_right(&mut self, from: IpAddr) {
         let network = network(from);
         self.clients.retain(|client| client.network != network);
     }
 }
 
-/// How long after its last try a client waits.
+/// How long a client waits after its last try.
 fn wait(tries: u32) -> Duration {
     match tries.checked_sub(FREE) {
         None => Duration::ZERO,
@@ -76,7 +76,7 @@ fn wait(tries: u32) -> Duration {
     }
 }
 
-/// Whose address it is: with IPv6 people have whole networks. On a link each has an address of its own.
+/// Whose address it is: with IPv6, a person has a whole network. Link-local addresses are one for each computer.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if address.is_unicast_link_local() => address.into(),

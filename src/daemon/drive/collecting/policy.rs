@@ -117,6 +117,7 @@ impl Because {
     }
 }
 
+/// Decides whether to collect now.
 pub fn decide(facts: &Facts) -> Decision {
     let is_enough = |bytes: u64| bytes > facts.over_bytes && bytes > facts.store_bytes / SHARE;
     let is_much = facts.garbage_bytes.is_some_and(is_enough);
