@@ -6,13 +6,13 @@
 //! unmount, detach: the same backwards; the record goes last
 //! ```
 //!
-//! **A crash at any arrow** leaves a prefix of that line. All of it can be found from the drive's identity alone, with
-//! nothing remembered: the nbd device by its identifier, the one-file disk by its place in the runtime directory, the
-//! loop device by its file, the mount by its device number. So the next daemon either goes on with it ([`reattach`]: the
-//! mount never notices) or takes it down ([`take_down()`]), and the doctor shows what is left.
+//! **A crash at any arrow** leaves a prefix of that line. All of it can be found from the drive's identity alone, with nothing remembered:
+//! the nbd device by its identifier, the one-file disk by its place in the runtime directory, the loop device by its file, the mount by its
+//! device number. So the next daemon either continues with it ([`reattach`]: programs on the mount never notice) or takes it down
+//! ([`take_down()`]), and the doctor shows what is left.
 //!
-//! **Everything here blocks**: it runs on `spawn_blocking`, never on a runtime's own thread. One daemon uses a runtime
-//! directory, and it sees to it that nobody else does.
+//! **Everything here blocks**: it runs on `spawn_blocking`, never on a runtime's own thread. Only one daemon uses a runtime directory; the
+//! daemon makes sure of that.
 
 use crate::api::AttachMode;
 use holdall_core::device::BlockDevice;
@@ -42,14 +42,14 @@ pub use process::{Warning, keep_memory_private, prepare_process};
 pub use record::Record;
 pub use take_down::{TakenDown, take_down};
 
-/// How long the kernel may take to make, change or remove a block device. It reads the device meanwhile (partition
-/// tables, udev), which may have to come from the store.
+/// How long the kernel may take to create, change or remove a block device. Meanwhile it reads the device (partition tables, udev), which
+/// may have to come from the store.
 const DEVICE_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long a module may take to load; where it cannot be loaded this is answered at once.
+/// How long loading a module may take; if the module cannot be loaded, the answer comes at once.
 const MODULE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Which drive.
+/// The identity of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its identity.
@@ -58,7 +58,7 @@ pub struct Identity {
     pub name: String,
 }
 
-/// Where a daemon keeps what it needs.
+/// The directories of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirs {
     runtime: PathBuf,
@@ -66,12 +66,11 @@ pub struct Dirs {
 }
 
 impl Dirs {
-    /// `runtime` is gone after a reboot (/run/user/UID/holdall), `state` is not. Both are made if they are missing, for
-    /// this user alone.
+    /// `runtime` is gone after a reboot (/run/user/UID/holdall), `state` is not. Both are created if they are missing, for this user alone.
     pub fn new(runtime: &Path, state: &Path) -> io::Result<Self> {
         let make = |path: &Path| {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-            // As the kernel names it: what is mounted below is looked for by this name.
+            // The path as the kernel has it: mounts below it are found by this path.
             std::fs::canonicalize(path)
         };
         let dirs = Dirs { runtime: make(runtime)?, state: make(state)? };
@@ -80,17 +79,17 @@ impl Dirs {
         Ok(dirs)
     }
 
-    /// Where the keeper listens.
+    /// The socket of the keeper.
     pub fn keeper_socket(&self) -> PathBuf {
         self.runtime.join("keeper.sock")
     }
 
-    /// Where one-file disks are mounted.
+    /// The directory of the one-file disks' mount points.
     fn disks(&self) -> PathBuf {
         self.runtime.join("disks")
     }
 
-    /// Where a drive's one-file disk is mounted.
+    /// The mount point of a drive's one-file disk.
     fn disk(&self, uuid: Uuid) -> PathBuf {
         self.disks().join(uuid.to_string())
     }
@@ -101,10 +100,10 @@ impl Dirs {
     }
 }
 
-/// A step that is done, for who shows or watches the progress.
+/// A finished step, for code that shows or watches the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is noted that the drive is about to be attached.
+    /// The record of the coming attachment is written.
     Recorded,
     /// The one-file disk is mounted.
     DiskMounted,
@@ -112,7 +111,7 @@ pub enum Step {
     Kept,
     /// The kernel has a block device.
     DeviceMade,
-    /// The file system was made.
+    /// The file system was created.
     Formatted,
     /// The file system is mounted.
     Mounted,
@@ -122,18 +121,18 @@ pub enum Step {
     DeviceGone,
 }
 
-/// What attaching needs of its surroundings.
+/// The environment of an attachment.
 #[derive(Clone)]
 pub struct Site {
-    /// Where things are.
+    /// The daemon's directories.
     pub dirs: Dirs,
-    /// Who performs what takes root's rights or may hang.
+    /// Performs what needs root's rights or may hang.
     pub deputy: Deputy,
-    /// On what answers that take time are awaited. It outlives all drives.
+    /// Where answers that take time are awaited. It outlives all drives.
     pub runtime: Handle,
-    /// Is told of each step.
+    /// Called at each step.
     pub on_step: Arc<dyn Fn(Step) + Send + Sync>,
-    /// By which the keeper watches this process; nothing where it is not to be started again.
+    /// How the keeper watches this process; `None` if the process must not be started again.
     pub watch: Option<keeper::Watch>,
 }
 
@@ -144,7 +143,7 @@ impl std::fmt::Debug for Site {
 }
 
 impl Site {
-    /// One that tells nobody of its steps.
+    /// A site that reports its steps to nobody.
     pub fn new(dirs: Dirs, deputy: Deputy, runtime: Handle) -> Self {
         Site { dirs, deputy, runtime, on_step: Arc::new(|_| ()), watch: None }
     }
@@ -153,13 +152,13 @@ impl Site {
         (self.on_step)(step);
     }
 
-    /// An operation whose outcome is that it is done.
+    /// Performs an operation without a result.
     fn perform(&self, operation: &Privileged, deadline: Duration) -> Result<(), PrivilegedError> {
         self.deputy.perform(operation, &[], deadline).map(drop)
     }
 }
 
-/// A drive that is a block device. Dropping it is a crash to the kernel: the device stays for [`reattach`].
+/// A drive that is a block device. To the kernel, dropping it is a crash: the device stays for [`reattach`].
 pub struct Attached {
     identity: Identity,
     site: Site,
@@ -168,13 +167,13 @@ pub struct Attached {
     tuned: Tuned,
 }
 
-/// How the kernel gets at it.
+/// How the kernel accesses it.
 enum Served {
     Nbd(nbd::Connections),
     Loop(onefile::Disk),
 }
 
-/// Makes a block device of `device`. What a former daemon left of the drive must have been reattached or taken down.
+/// Makes a block device of `device`. Whatever a former daemon left of the drive must have been reattached or taken down.
 pub fn attach(
     device: Arc<dyn BlockDevice>,
     identity: &Identity,
@@ -193,7 +192,7 @@ pub fn attach(
         AttachMode::Loop => onefile::attach(device, identity.uuid, site),
         AttachMode::Auto if !nbd::is_available(site) => onefile::attach(device, identity.uuid, site),
         AttachMode::Auto => match nbd::attach(device.clone(), identity.uuid, site) {
-            // A kernel whose nbd cannot be found again after a restart.
+            // A kernel whose nbd devices cannot be found again after a restart.
             Err(AttachError::Privileged(PrivilegedError::Refused(Refused::NoNbd { .. }))) => {
                 onefile::attach(device, identity.uuid, site)
             }
@@ -202,14 +201,14 @@ pub fn attach(
     };
     match served {
         Ok((served, target)) => {
-            // A drive works without; should this process die, nobody starts another one by itself.
+            // A drive works without a keeper; but if this process died, nobody would start another one.
             if let Err(error) = watched(site) {
                 tracing::warn!(%error, "no keeper watches this service");
             }
             Ok(Attached::new(identity, site, served, target))
         }
         Err(error) => {
-            // The first error is the one to tell; the doctor finds what could not be removed.
+            // The first error is the one to report; the doctor finds what could not be removed.
             if let Err(left) = take_down(identity.uuid, site) {
                 tracing::warn!(%left, "not all of a failed attachment could be removed");
             }
@@ -218,9 +217,8 @@ pub fn attach(
     }
 }
 
-/// Goes on with what a former daemon left of the drive, whether it handed it over or died, so that whoever uses the
-/// mount notices a pause and nothing else. `None`: there was nothing left that could be gone on with, and what could
-/// not was taken down; attach anew.
+/// Continues with what a former daemon left of the drive, whether it handed the drive over or died, so that programs on the mount notice a
+/// pause and nothing else. `None`: nothing was left to continue with, and the rest was taken down; attach again.
 pub fn reattach(
     device: Arc<dyn BlockDevice>,
     identity: &Identity,
@@ -242,12 +240,12 @@ pub fn reattach(
     Ok(Some(attached))
 }
 
-/// Has a keeper watch this process, where that is wanted.
+/// Makes a keeper watch this process, if the site wants that.
 fn watched(site: &Site) -> Result<(), AttachError> {
     if site.watch.is_some() { onefile::start_keeper(site) } else { Ok(()) }
 }
 
-/// Tells the keeper that a former daemon left, if there is one, that its successor has come.
+/// Tells a keeper that a former daemon has left, if there is one, that its successor is here.
 pub fn come_to_keeper(site: &Site) {
     if keeper::process(&site.dirs.keeper_socket()).is_some() {
         keeper::be_watched(site);
@@ -260,7 +258,7 @@ impl Attached {
         let tuned = match site.deputy.perform(&tune, &[], DEVICE_DEADLINE) {
             Ok(Outcome::Tuned(tuned)) => tuned,
             tuned => {
-                // A device works without; the daemon sees it in `tuned`.
+                // A device works without these limits; the daemon sees that in `tuned`.
                 tracing::warn!(?tuned, "the block device's limits were not set");
                 Tuned { dirty_limited: false, read_ahead: false }
             }
@@ -291,18 +289,18 @@ impl Attached {
         }
     }
 
-    /// Which limits the kernel has taken.
+    /// Which limits the kernel has accepted.
     pub fn tuned(&self) -> Tuned {
         self.tuned
     }
 
-    /// Where it is attached.
+    /// The environment it is attached in.
     pub(crate) fn site(&self) -> &Site {
         &self.site
     }
 
-    /// Has the kernel take the size that the device has now. A drive grows; it never shrinks under a file system.
-    /// [`filesystem::Mounted::grow`] does this and the rest.
+    /// Makes the kernel use the device's present size. A drive grows; it never shrinks under a file system. [`filesystem::Mounted::grow`]
+    /// does this and the rest.
     pub fn resize(&mut self) -> Result<(), AttachError> {
         match &mut self.served {
             Served::Nbd(connections) => connections.resize(&self.target, &self.site),
@@ -310,8 +308,7 @@ impl Attached {
         }
     }
 
-    /// Takes the block device away; unmount first. After an error the drive is served on as far as it still exists, and
-    /// this can be tried again.
+    /// Removes the block device; unmount first. After an error the drive is still served as far as it exists, and this can be repeated.
     pub fn detach(&mut self) -> Result<(), AttachError> {
         match &mut self.served {
             Served::Nbd(connections) => connections.detach(&self.target, &self.site)?,
@@ -320,17 +317,17 @@ impl Attached {
         take_down::release_noted_mountpoint(&self.site, self.identity.uuid)?;
         Record::remove(&self.site.dirs.records(), self.identity.uuid)
             .map_err(|error| AttachError::io("write to", &self.site.dirs.records(), error))?;
-        // Of drives without a disk it has only watched the daemon. One that stays does no harm.
+        // For drives without a disk, the keeper has only watched the daemon. A keeper that stays does no harm.
         if let Err(error) = onefile::end_keeper(&self.site) {
             tracing::warn!(%error, "the keeper does not end");
         }
         Ok(())
     }
 
-    /// Stops serving and leaves the kernel's device to the next daemon, which calls [`reattach`]. Requests in flight are
-    /// finished for as long as `patience`; what is then left, and what comes, waits for the next daemon.
+    /// Stops serving and leaves the kernel's device to the next daemon, which calls [`reattach`]. Requests in flight may finish within
+    /// `patience`; all others wait for the next daemon.
     ///
-    /// After an error that the keeper could not be started or reached, the drive is served on.
+    /// If the keeper cannot be started or reached, this is an error, and the drive is still served.
     pub fn hand_over(&mut self, patience: Duration) -> Result<(), AttachError> {
         match &mut self.served {
             Served::Nbd(connections) => {
@@ -341,8 +338,8 @@ impl Attached {
         }
     }
 
-    /// Gives the keeper a copy again, for one that was started after its predecessor died. Of nbd there is nothing to keep; the keeper watches
-    /// this process.
+    /// Gives a new keeper a copy again, after its predecessor has died. For nbd there is nothing to keep; the keeper only watches this
+    /// process.
     pub fn keep(&self) -> Result<(), AttachError> {
         match &self.served {
             Served::Nbd(_) => watched(&self.site),

@@ -1,8 +1,8 @@
 //! The command line: a thin client of the daemon, and of nothing else.
 //!
-//! One command goes like this: `args` reads it, `drive` (or `events`, `service`) turns it into a request, `client` sends
-//! that (`start` starts the daemon where none runs), `show` words the result, `output` prints it. Errors come up as
-//! `CliError`, and only here become an exit code.
+//! The path of a command: `args` parses it, `drive` (or `events`, `service`) turns it into a request, `client` sends the request (`start`
+//! starts the daemon if none runs), `show` puts the result into words, `output` prints it. Errors are returned as `CliError`, and only here
+//! become an exit code.
 
 use crate::api::{Code, Failure};
 use crate::cli::args::{Arguments, Command, DaemonCommand};
@@ -64,10 +64,10 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// How a command that did not fail ended.
+/// How a command ended that did not fail.
 enum Ended {
     Done,
-    /// By this signal's number.
+    /// By the signal with this number.
     Interrupted(i32),
 }
 
@@ -161,19 +161,19 @@ async fn dispatch(
     }
 }
 
-/// Help and version end well; everything else is wrong usage, which clap words better than we could.
+/// Help and version succeed; everything else is wrong usage, which clap explains better than we could.
 fn not_parsed(error: clap::Error) -> ExitCode {
     let error = suggest::where_it_is(error);
     let asked_for_json = std::env::args_os().any(|argument| argument == "--json");
     if asked_for_json && error.use_stderr() {
-        // clap's first paragraph is the error, the others are usage; what is missing stands on lines of its own.
+        // clap's first paragraph is the error, the others are usage; missing arguments are on separate lines.
         let text = error.to_string();
         let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         let message = failure::sentence(&first.split_whitespace().collect::<Vec<_>>().join(" "));
         let action = "Run the command with --help.";
         Output::new(true, false).failure(&Failure::new(Code::Usage, message, NOTHING_DONE, action));
     } else {
-        // Help into a pipe that is closed early is in order.
+        // It is no error if the reader of the help closes the pipe early.
         let _ = error.print();
     }
     ExitCode::from(error.exit_code() as u8)

@@ -1,12 +1,11 @@
 //! The process that looks at the files of a mounted drive: where their blocks are, and when they change.
 //!
-//! Any system call on a mounted drive may wait for the drive, that is for the daemon. So another process makes them all: the
-//! same program started again under [`SUBCOMMAND`], as the same user, one for each drive, for as long as the drive is mounted
-//! and somebody wants to know. It is killed before the drive is unmounted, and ends by itself when the daemon does. Nothing of
-//! the drive is open in it but while it looks.
+//! Any system call on a mounted drive may wait for the drive, and so for the daemon. So another process makes them all: the same program,
+//! started again under [`SUBCOMMAND`] as the same user; one for each drive, while the drive is mounted and somebody needs it. It is killed
+//! before the drive is unmounted, and ends by itself when the daemon does. It has nothing of the drive open except during a scan.
 //!
-//! Both sides talk over the socket that is its standard input, in lines of JSON: an [`Order`] each way in, a [`Told`] each
-//! way out. Files are told in pieces, so that neither side holds more than a piece beyond what it wants to remember.
+//! Both sides talk over the socket that is its standard input, in lines of JSON: an [`Order`] for each line in, a [`Told`] for each line
+//! out. Files are reported in pieces, so that neither side holds more than a piece beyond what it wants to remember.
 
 use holdall_helper::Target;
 use serde::{Deserialize, Serialize};
@@ -29,68 +28,68 @@ pub const SUBCOMMAND: &str = "scan";
 /// A run of blocks of the drive: the first one, and how many.
 pub type Run = (u64, u64);
 
-/// What the process is told to do.
+/// An order to the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// The first one: which drive.
+    /// The first order: which drive.
     Begin {
-        /// Which device must be mounted there.
+        /// The device that must be mounted there.
         target: Target,
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
     },
-    /// Look at a file, or at a directory with all that is below it.
+    /// Scan a file, or a directory with everything below it.
     Scan(Scan),
-    /// Nobody wants to know any more what a scan finds: it ends without a word.
+    /// Nobody needs this scan any longer: it ends without a word.
     Cancel {
         /// The scan.
         id: u64,
     },
-    /// Tell no more of changes of this path.
+    /// Stop reporting changes of this path.
     Forget {
-        /// As it was given to be watched.
+        /// The path as it was given to watch.
         path: String,
     },
 }
 
-/// What to look at.
+/// What to scan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// By what the answers are known.
+    /// The number that identifies the answers.
     pub id: u64,
     /// Relative to the root of the drive, which is ".".
     pub path: String,
-    /// Whether to tell from now on that it has changed.
+    /// Whether to report its changes from now on.
     pub watch: bool,
-    /// Whether what the kernel has of the files in memory is not needed: they are to be read anew.
+    /// Whether the kernel should drop the files' cached pages: they will be read again.
     pub drop_pages: bool,
-    /// Whether only to list a directory: one level of it, with names.
+    /// Whether only to list a directory: one level, with names.
     #[serde(default)]
     pub list: bool,
-    /// Whether only to tell what is below a directory, by names and facts.
+    /// Whether only to report the entries below a directory, by name and facts.
     #[serde(default)]
     pub outline: bool,
 }
 
-/// What is seen of a file or a directory without opening it.
+/// The facts on a file or directory that need no opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its path, relative to the root of the drive; what is not UTF-8 in it is U+FFFD.
+    /// Its path, relative to the root of the drive; bytes that are not UTF-8 become U+FFFD.
     pub path: String,
     /// What it is.
     pub kind: FileKind,
-    /// Its number in the file system.
+    /// Its inode number.
     pub inode: u64,
     /// Its length.
     pub bytes: u64,
-    /// When its content was changed last, as programs say: nanoseconds since 1970.
+    /// The last change of its content, as programs set it: nanoseconds since 1970.
     pub modified_ns: i64,
-    /// When anything of it was changed last, as the kernel says.
+    /// The last change of anything of it, as the kernel recorded it.
     pub changed_ns: i64,
 }
 
-/// What something is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -104,50 +103,50 @@ pub enum FileKind {
     Other,
 }
 
-/// What is in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its name; what is not UTF-8 in it is U+FFFD.
+    /// Its name; bytes that are not UTF-8 become U+FFFD.
     pub name: String,
-    /// Of a file its length and its runs; of a directory nothing.
+    /// A file's length and runs; `None` for a directory.
     pub file: Option<(u64, Vec<Run>)>,
 }
 
-/// What the process tells.
+/// A report of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
-    /// A piece of what there is.
+    /// A piece of what the scan has found.
     Found {
         /// The scan.
         id: u64,
-        /// Of each file its runs, in the file's order. An empty file has none.
+        /// The runs of each file, in the file's order. An empty file has none.
         files: Vec<Vec<Run>>,
-        /// Of the directories.
+        /// The runs of directories.
         directories: Vec<Run>,
     },
-    /// A piece of a directory's list.
+    /// A piece of a directory's listing.
     Listed {
         /// The scan.
         id: u64,
         /// Directories first, in order.
         entries: Vec<Named>,
     },
-    /// A piece of what is below a directory.
+    /// A piece of the entries below a directory.
     Outlined {
         /// The scan.
         id: u64,
         /// In no order.
         entries: Vec<Seen>,
     },
-    /// That was all.
+    /// The scan has ended.
     Scanned {
         /// The scan.
         id: u64,
         /// What could not be seen.
         blind: Blind,
     },
-    /// The path cannot be looked at.
+    /// The path cannot be scanned.
     Refused {
         /// The scan.
         id: u64,
@@ -156,7 +155,7 @@ pub enum Told {
     },
     /// Something has changed at or below these paths.
     Changed {
-        /// As they were given to be watched.
+        /// The paths as they were given to watch.
         paths: Vec<String>,
     },
 }
@@ -168,15 +167,15 @@ pub struct Blind {
     pub unreadable: u64,
     /// One of them.
     pub example: Option<String>,
-    /// Whether some of them could not be read for another reason than their rights. What they are is not known then.
+    /// Whether some of them could not be read for another reason than missing rights. What they are is then unknown.
     pub failed: bool,
     /// Whether some blocks had no place yet: files were just being written.
     pub unsettled: bool,
-    /// Whether some changes will not be told: the kernel watches no more directories for this user.
+    /// Whether some changes will not be reported: the kernel watches no more directories for this user.
     pub unwatched: bool,
 }
 
-/// Why a path cannot be looked at.
+/// Why a path cannot be scanned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unscannable {
@@ -188,6 +187,6 @@ pub enum Unscannable {
     Elsewhere,
     /// It is neither a file nor a directory.
     Special,
-    /// It cannot be looked at.
+    /// An access to it failed.
     Failed(String),
 }

@@ -1,10 +1,9 @@
-//! What a crash left, and what this computer lacks.
+//! Finds what a crash has left, and what this computer lacks.
 //!
-//! Only what is ours is looked at and touched: what carries the identity of a drive that this user's daemon knows or has
-//! noted, and what is below its runtime directory. Nothing that is mounted is stat'ed; a hung mount is found in
-//! mountinfo like any other.
+//! It only examines and touches what is ours: what carries the identity of a drive that this user's daemon knows or has recorded, and what
+//! is below its runtime directory. It never calls stat on a mount; it finds a hung mount in mountinfo like any other.
 //!
-//! The doctor serves nothing. A drive that only waits for a daemon is best left to the next one, which goes on with it
+//! The doctor serves nothing. A drive that only waits for a daemon is best left to the next one, which continues with it
 //! ([`super::reattach`]); a repair takes it down.
 
 use super::take_down::Left;
@@ -23,22 +22,22 @@ pub struct KnownDrive {
     pub uuid: Uuid,
     /// Its name.
     pub name: String,
-    /// What the service does with it.
+    /// What the service does with it now.
     pub service: Service,
 }
 
-/// What the service does with a drive at this moment.
+/// What the service does with a drive now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// It serves it: then it is in order, and left alone.
+    /// It serves the drive, which is in order then and is left alone.
     Serves,
-    /// It is opening it, or taking up what a former service has left: that is left alone too, and says nothing yet.
+    /// It is opening the drive, or taking over what a former service has left: the drive is left alone, and its state says nothing yet.
     Opens,
     /// Nothing.
     Rests,
 }
 
-/// Looks, and changes nothing.
+/// Examines everything, and changes nothing.
 pub fn diagnose(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachError> {
     let mut findings = requirements::check(site);
     for (uuid, name) in unserved(site, known)? {
@@ -48,12 +47,12 @@ pub fn diagnose(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, Attac
     Ok(findings)
 }
 
-/// Takes down everything that nobody serves, ends a keeper that keeps nothing, and tells what was done.
+/// Takes down everything that nobody serves, ends a keeper that keeps nothing, and reports what was done.
 pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachError> {
     let mut findings = requirements::check(site);
     for (uuid, name) in unserved(site, known)? {
         let Some(mut finding) = finding(&name, &Left::of(uuid, site)?) else {
-            // A crash before anything was made, or a reboot, leaves a note and nothing else.
+            // After a crash before anything was made, or after a reboot, only a record is left.
             let records = site.dirs.records();
             Record::remove(&records, uuid).map_err(|error| AttachError::io("write to", &records, error))?;
             continue;
@@ -80,7 +79,7 @@ pub fn repair(site: &Site, known: &[KnownDrive]) -> Result<Vec<Finding>, AttachE
     Ok(findings)
 }
 
-/// Every drive of which something may be left: known, noted, or with a directory of ours; but none that is served or being opened.
+/// Every drive that may have left something: known, recorded, or with a directory of ours; except drives that are served or being opened.
 fn unserved(site: &Site, known: &[KnownDrive]) -> Result<BTreeMap<Uuid, String>, AttachError> {
     let mut drives = BTreeMap::new();
     let disks = site.dirs.disks();
@@ -116,7 +115,7 @@ fn finding(name: &str, left: &Left) -> Option<Finding> {
 
 fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, AttachError> {
     if known.iter().any(|drive| drive.service == Service::Opens) {
-        // A keeper is being asked for what it keeps, or started.
+        // A keeper is being asked for what it keeps, or being started.
         return Ok(None);
     }
     let socket = site.dirs.keeper_socket();

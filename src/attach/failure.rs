@@ -1,4 +1,4 @@
-//! Why a drive could not be attached, mounted or closed, for the one who asked, and for people.
+//! Why a drive could not be attached, mounted or closed, for the calling code and for people.
 
 use super::Unfit;
 use crate::api::{Action, Actions, Code, Failure};
@@ -40,7 +40,7 @@ pub enum AttachError {
         /// Why.
         error: io::Error,
     },
-    /// The directory is not fit to be mounted on.
+    /// The directory cannot be mounted on.
     #[error("{} cannot be mounted on: {why}", path.display())]
     MountPoint {
         /// Which.
@@ -54,16 +54,16 @@ pub enum AttachError {
         /// The device.
         device: PathBuf,
     },
-    /// A version without a file system can only be looked at as a block device.
+    /// A version without a file system can only be opened as a block device.
     #[error("there is no file system on this version of the drive")]
     NoFileSystem,
-    /// What is on the device is not ours to mount or to overwrite.
+    /// The content of the device is not ours to mount or to overwrite.
     #[error("the drive holds something that is not an ext4 file system")]
     Foreign,
-    /// An operation answered what was not asked.
+    /// An operation gave an answer of the wrong kind.
     #[error("an operation was answered with something else")]
     Confused,
-    /// A file or directory.
+    /// A file or directory could not be used.
     #[error("could not {doing} {}: {error}", path.display())]
     Io {
         /// What was attempted.
@@ -86,7 +86,7 @@ impl AttachError {
         AttachError::Io { doing, path: path.to_owned(), error }
     }
 
-    /// For people: cause, consequence, action.
+    /// The failure for people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
         let (code, consequence, actions): (_, _, Actions) = match self {
             AttachError::Privileged(error) => return error.failure(),

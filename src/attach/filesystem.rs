@@ -1,6 +1,6 @@
-//! The ext4 on an attached drive: made, mounted, frozen, grown, unmounted.
+//! The ext4 on an attached drive: created, mounted, frozen, grown, unmounted.
 //!
-//! Every system call on it is made by another process with a deadline: it may wait for the drive, that is for us.
+//! Another process makes every system call on it, with a deadline: the call may wait for the drive, and so for us.
 
 use super::mountpoint::{self, MountPoint};
 use super::{AttachError, Attached, Record, Site, Step};
@@ -15,26 +15,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Reading a superblock, or making a file system: some hundred blocks, the first ones perhaps from the store.
+/// Reading a superblock, or creating a file system: some hundred blocks, of which the first may come from the store.
 const FORMAT_DEADLINE: Duration = Duration::from_secs(120);
-/// A mount replays the ext4 journal (128 MiB) and reads what it needs, from the store where it is cold.
+/// A mount replays the ext4 journal (128 MiB) and reads what it needs, from the store if it is not cached.
 const MOUNT_DEADLINE: Duration = Duration::from_secs(300);
 /// A check reads all metadata, most of it through the store.
 const CHECK_DEADLINE: Duration = Duration::from_secs(4 * 3600);
-/// An unmount writes back what is dirty: [`holdall_helper::DIRTY_LIMIT_BYTES`] where the kernel limits it.
+/// An unmount writes back dirty pages: at most [`holdall_helper::DIRTY_LIMIT_BYTES`] where the kernel limits it.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(300);
-/// The same at open, where somebody waits, and a file system that stays small does no harm.
+/// Growing when a drive is opened: somebody waits, and a file system that stays small does no harm.
 const FILL_DEADLINE: Duration = Duration::from_secs(60);
-/// Resizing writes the descriptors of the new part.
+/// Growing on request: resizing writes the descriptors of the new part.
 const GROW_DEADLINE: Duration = Duration::from_secs(600);
-/// What a device has beyond its file system, and is worth growing for: a last group of blocks that would hold little
-/// beside its own tables is left away by resize2fs.
+/// From this difference between device and file system on, growing is worthwhile: resize2fs leaves out a last block group that would hold
+/// little besides its own tables.
 const GROW_FROM_BYTES: u64 = 1 << 20;
-/// How full it is is in memory; whoever asks is at a prompt.
+/// The figures are in memory, and a person waits for them.
 const USAGE_DEADLINE: Duration = Duration::from_secs(5);
 /// A freeze writes back first.
 const FREEZE_DEADLINE: Duration = Duration::from_secs(120);
-/// How long writes may stand still while the block device takes its new size.
+/// How long writes may be held while the block device changes its size.
 const GROW_HOLD: Duration = Duration::from_secs(30);
 /// A thaw writes one block.
 const THAW_DEADLINE: Duration = Duration::from_secs(30);
@@ -42,11 +42,11 @@ const THAW_DEADLINE: Duration = Duration::from_secs(30);
 /// How to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Where: an empty directory of this process's user, or none yet.
+    /// The mount point: an empty directory of this process's user, or a path that does not exist yet.
     pub at: PathBuf,
-    /// For a version that is only looked at. The block device is writable even so: ext4 replays its journal.
+    /// For a version that is only looked at. The block device is writable all the same: ext4 replays its journal.
     pub read_only: bool,
-    /// Who owns the root directory, where the file system is made now.
+    /// The owner of the root directory, if the file system is created now.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
@@ -64,10 +64,10 @@ pub struct Mounted {
     site: Site,
 }
 
-/// Mounts the drive, after making the file system on one that is blank, or mending one that says it has errors.
+/// Mounts the drive; first creates the file system if the drive is blank, or repairs one that reports errors.
 pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, AttachError> {
     let site = attached.site();
-    // What a person can mend at once is found before anything takes time.
+    // A fault that a person can fix at once is found before anything that takes time.
     let point = MountPoint::resolve(&options.at)?;
     let is_small = prepare(attached, options)?;
     let identity = attached.identity();
@@ -85,15 +85,15 @@ pub fn mount(attached: &Attached, options: &MountOptions) -> Result<Mounted, Att
             Ok(mounted)
         }
         Err(error) => {
-            // The first error is the one to tell; the record makes sure that nothing is forgotten.
+            // The first error is the one to report; the record ensures that nothing is forgotten.
             let _ = mounted.forget();
             Err(error)
         }
     }
 }
 
-/// Whether `path` is a mount point that a former daemon made, and died before it could remove it. One that it made
-/// somewhere else is removed now.
+/// Whether `path` is a mount point that a former daemon created and, because it died, did not remove. If it created one somewhere else,
+/// that is removed now.
 fn left_by_us(site: &Site, uuid: Uuid, path: &Path) -> Result<bool, AttachError> {
     let Some(former) = Record::load(&site.dirs.records(), uuid) else { return Ok(false) };
     match former.mountpoint {
@@ -103,8 +103,8 @@ fn left_by_us(site: &Site, uuid: Uuid, path: &Path) -> Result<bool, AttachError>
     }
 }
 
-/// Makes the file system ready to be mounted. Whether it is smaller than its device, which was then resized while it was
-/// not mounted, or on another machine.
+/// Makes the file system ready to be mounted. Returns whether it is smaller than its device, which was resized while it was not mounted, or
+/// on another machine.
 fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachError> {
     let (site, target) = (attached.site(), attached.target().clone());
     match probe(site, &target)? {
@@ -117,7 +117,7 @@ fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachEr
             site.done(Step::Formatted);
             Ok(false)
         }
-        // Only where the kernel has met an inconsistency. An unclean end is the mount's business, which replays.
+        // Only if the kernel has met an inconsistency. After an unclean end, the mount itself replays the journal.
         Content::Ext4(superblock) => {
             if superblock.has_errors {
                 site.perform(&Privileged::Check { target: target.clone() }, CHECK_DEADLINE)?;
@@ -173,7 +173,7 @@ impl Mounted {
         }
     }
 
-    /// Mounts, and closes the bare directory first: whoever finds the mount gone finds nothing to write to.
+    /// Mounts, and closes the bare directory first: a program that finds the mount gone cannot write there.
     fn mount_on(
         &mut self,
         point: &MountPoint,
@@ -190,36 +190,36 @@ impl Mounted {
         Ok(())
     }
 
-    /// Where, without symbolic links.
+    /// The mount point, without symbolic links.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// What is mounted there.
+    /// The device that is mounted there.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The program that looks at it, under one of its hidden subcommands.
+    /// The program that looks at the files, under one of its hidden subcommands.
     pub(crate) fn program(&self) -> &Path {
         self.site.deputy.own_program()
     }
 
-    /// Writes everything back to the drive, which is to its journal.
+    /// Writes everything back to the drive, which means to its journal.
     pub fn sync(&self, deadline: Duration) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         self.site.deputy.look(&Look::Sync { target, mountpoint }, deadline).map(drop)
     }
 
-    /// Bytes of new data that are in memory and have no place on the drive yet. ext4 counts them; the file system itself is not
-    /// asked, so this does not wait for the drive.
+    /// Bytes of new data that are in memory and have no place on the drive yet. ext4 counts them; reading the count does not enter the file
+    /// system, and so does not wait for the drive.
     pub fn unallocated_bytes(&self) -> u64 {
         let said = std::fs::read_to_string(self.target.ext4_sysfs("delayed_allocation_blocks"));
         let blocks = said.ok().and_then(|said| said.trim().parse::<u64>().ok());
         blocks.unwrap_or(0).saturating_mul(BLOCK_BYTES)
     }
 
-    /// How full it is.
+    /// How full the file system is.
     pub fn usage(&self) -> Result<Usage, AttachError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         match self.site.deputy.look(&Look::Usage { target, mountpoint }, USAGE_DEADLINE)? {
@@ -228,23 +228,23 @@ impl Mounted {
         }
     }
 
-    /// Writes everything back, and has writers wait: for at most `hold`, whatever becomes of this process.
+    /// Writes everything back, and holds writers: for at most `hold`, whatever happens to this process.
     pub fn freeze(&self, hold: Duration) -> Result<Frozen, PrivilegedError> {
         self.site.deputy.freeze(&self.target, &self.mountpoint, hold, FREEZE_DEADLINE)
     }
 
-    /// Has every later access fail without writing anything back; it can then be unmounted whoever uses it.
+    /// Makes every later access fail without writing anything back; then it can be unmounted whichever programs use it.
     pub fn shut_down(&self) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         self.site.deputy.perform(&Privileged::ShutDown { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
     }
 
-    /// Takes over the size that the drive has now, while it is used.
+    /// Grows to the drive's present size while programs use it.
     pub fn grow(&self, attached: &mut Attached) -> Result<(), AttachError> {
         match attached.mode() {
             AttachMode::Loop => attached.resize()?,
             AttachMode::Nbd | AttachMode::Auto => {
-                // The kernel's nbd may deadlock when it changes its size under requests: there are no writes now.
+                // The kernel's nbd may deadlock when it changes its size under requests: so writes are held now.
                 let frozen = self.freeze(GROW_HOLD)?;
                 let resized = attached.resize();
                 match frozen.thaw() {
@@ -260,7 +260,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Has the file system take all of its device. It can be used as it is where that fails.
+    /// Grows the file system to its whole device. If that fails, it can be used as it is.
     fn fill_device(&self) {
         let grow = Privileged::Grow { target: self.target.clone() };
         if let Err(error) = self.site.perform(&grow, FILL_DEADLINE) {
@@ -268,18 +268,18 @@ impl Mounted {
         }
     }
 
-    /// Unmounts. What uses it is named by the error, and it stays mounted.
+    /// Unmounts. If programs use it, the error names them and it stays mounted.
     pub fn unmount(&self) -> Result<(), AttachError> {
         self.take_off()?;
         self.forget()
     }
 
-    /// Unmounts, and leaves the bare directory as it is until the device is gone ([`Attached::detach`]): programs that have not noticed yet
+    /// Unmounts, and leaves the bare directory closed until the device is gone ([`Attached::detach`]): programs that have not noticed yet
     /// are refused there.
     pub fn take_off(&self) -> Result<(), AttachError> {
         let number = self.target.number()?;
         if mountinfo::read()?.iter().all(|mount| mount.number != number) {
-            // Another program was faster, and something else may be mounted there by now.
+            // Another program has already unmounted it, and something else may be mounted there by now.
             self.site.done(Step::Unmounted);
             return Ok(());
         }
@@ -289,13 +289,13 @@ impl Mounted {
         Ok(())
     }
 
-    /// Lets writes go on after a freeze whose process may have been killed.
+    /// Releases writers after a freeze whose process may have been killed.
     pub(super) fn thaw(&self) -> Result<(), PrivilegedError> {
         let (target, mountpoint) = (self.target.clone(), self.mountpoint.clone());
         self.site.deputy.perform(&Privileged::Thaw { target, mountpoint }, &[], THAW_DEADLINE).map(drop)
     }
 
-    /// Removes the mount point, if it was made by us, or opens it again, and what was noted of it.
+    /// Removes the mount point if we created it, or opens it again, and clears its record.
     fn forget(&self) -> Result<(), AttachError> {
         super::take_down::release_mountpoint(&self.mountpoint, self.made, self.mode)?;
         self.save(&Record::new(self.uuid, &self.name))

@@ -1,10 +1,10 @@
-//! The keeper: a process that holds the FUSE connections of one-file disks, so that a daemon that is replaced, or killed,
-//! is followed by another one under a mounted drive. What it holds and how it is asked is
-//! [`holdall_fuse::keeper`]'s; this is how it is started, found and ended.
+//! The keeper: a process that holds the FUSE connections of one-file disks, so that another daemon can follow under a mounted drive after
+//! one was replaced or killed. What it holds and how it is asked is in [`holdall_fuse::keeper`]; this module starts, finds and ends it.
 //!
-//! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither a terminal's end nor
-//! the daemon's takes it along. It also watches the daemon, and starts it again where nobody else does (`supervision`).
-//! It is found by its socket in the runtime directory and known by the socket's peer credentials, which are those of the process that listens: there is no number in a file that could be somebody else's.
+//! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither the end of a terminal nor the daemon's
+//! end also ends it. It also watches the daemon, and starts it again where nobody else does (`supervision`). It is found by its socket in
+//! the runtime directory, and identified by the socket's peer credentials, which are those of the listening process: no file holds a
+//! process number that could by now be another process's.
 
 use super::{AttachError, Site};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -22,7 +22,7 @@ mod watch;
 
 pub use watch::{Restart, Watch};
 
-/// The variable that tells a daemon which the keeper has started why: that the one before it no longer answered.
+/// The variable that tells a daemon why the keeper has started it: the one before it no longer answered.
 pub const HUNG: &str = "HOLDALL_HUNG";
 
 /// The hidden subcommand of the daemon's program, followed by the socket's path: it calls [`main`].
@@ -31,14 +31,14 @@ pub const SUBCOMMAND: &str = "keep";
 /// How long a keeper may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often, and after what pause, a keeper is looked for that watches this process.
+/// How often, and after what pause, to look for a keeper that watches this process.
 const LOOKS: u32 = 4;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What it says when it listens.
+/// The keeper's message once it listens.
 const READY: &[u8] = b"ready\n";
 
-/// What the daemon's program does under [`SUBCOMMAND`]: keeps what it is given on `socket` until it is killed.
+/// The daemon's program under [`SUBCOMMAND`]: keeps what it is given on `socket` until it is killed.
 pub fn main(socket: &Path) -> ExitCode {
     match keep(socket) {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,11 +51,11 @@ pub fn main(socket: &Path) -> ExitCode {
 
 fn keep(socket: &Path) -> io::Result<()> {
     match rustix::process::setsid() {
-        // It leads a group already, where a person or systemd started it.
+        // A process that a person or systemd started already leads a group.
         Ok(_) | Err(rustix::io::Errno::PERM) => {}
         Err(error) => return Err(error.into()),
     }
-    // One that does not answer is dead; two daemons do not share a runtime directory.
+    // A keeper that does not answer is dead; two daemons never share a runtime directory.
     if UnixStream::connect(socket).is_err() {
         remove(socket)?;
     }
@@ -67,7 +67,7 @@ fn keep(socket: &Path) -> io::Result<()> {
     keeping::Keeping::new(listener).run()
 }
 
-/// Starts a keeper, unless there is one, and has it watch this process where that is wanted.
+/// Starts a keeper, unless there is one, and makes it watch this process if the site wants that.
 pub(super) fn ensure(site: &Site) -> Result<(), AttachError> {
     let socket = site.dirs.keeper_socket();
     for _ in 0..LOOKS {
@@ -77,14 +77,14 @@ pub(super) fn ensure(site: &Site) -> Result<(), AttachError> {
         if be_watched(site) {
             return Ok(());
         }
-        // A keeper that is being killed lets go of its daemon first, and takes connections for a moment longer.
+        // A keeper that is being killed closes its daemon's connection first, and accepts connections for a moment longer.
         std::thread::sleep(LOOK_PAUSE);
     }
     Ok(())
 }
 
-/// Has the keeper watch this process, if there is one; whether that is as it should be. A keeper of a version that does not know how keeps
-/// drives all the same, and nothing better could be had without taking from it what it keeps.
+/// Makes the keeper watch this process, if there is one. Returns whether that succeeded or is not wanted. A keeper of a version that cannot
+/// watch still keeps drives, and replacing it would lose what it keeps.
 pub(super) fn be_watched(site: &Site) -> bool {
     let Some(watch) = &site.watch else { return true };
     match watch.begin(&site.dirs.keeper_socket(), &site.runtime) {
@@ -105,12 +105,12 @@ fn start(site: &Site, socket: &Path) -> io::Result<()> {
     let stdout = child.stdout.take().map(OwnedFd::from);
     let ready = stdout.ok_or(io::ErrorKind::BrokenPipe.into()).and_then(hear_ready);
     if let Err(error) = ready {
-        // It is ours, and of no use.
+        // It is our child, and useless.
         let _ = child.kill();
         let _ = child.wait();
         return Err(error);
     }
-    // It may end before us, and is nobody's business then; a thread would wait for it as long as we live.
+    // It may end before us, and nobody needs its result then; a thread waits for it as long as we live.
     let collect = std::thread::Builder::new().name("keeper".into());
     collect.spawn(move || child.wait())?;
     Ok(())
@@ -134,11 +134,11 @@ pub(super) fn process(socket: &Path) -> Option<u32> {
     Some(credentials.pid.as_raw_nonzero().get().cast_unsigned())
 }
 
-/// Ends the keeper, which then no longer holds what it held, and removes its socket.
+/// Ends the keeper, which closes what it held, and removes its socket.
 pub(super) fn stop(socket: &Path) -> io::Result<()> {
     if let Some(pid) = process(socket).and_then(|pid| Pid::from_raw(pid.cast_signed())) {
         let keeper = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        // Still the one that listens, and so not a process that got its number since.
+        // It is still the listening process, and so not another process that got its number since.
         if process(socket) == Some(pid.as_raw_nonzero().get().cast_unsigned()) {
             rustix::process::pidfd_send_signal(&keeper, Signal::KILL)?;
             let mut gone = [rustix::event::PollFd::new(&keeper, rustix::event::PollFlags::IN)];

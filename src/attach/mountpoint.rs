@@ -1,8 +1,8 @@
 //! The directory on which a drive is mounted.
 //!
-//! While a drive is mounted on it, the bare directory below is closed to everybody (mode 000). Nobody sees that as long as the drive is
-//! there. Once another program has unmounted it, what would otherwise go into the bare directory, and be found nowhere on the drive, is refused. (Root is
-//! not held up by modes.) The mode that it had is noted before ([`super::Record`]), so that it is given back after a crash, too.
+//! While a drive is mounted on it, the bare directory below is closed to everybody (mode 000). Nobody sees that while the drive is mounted.
+//! After another program has unmounted it, writes that would go into the bare directory, and be found nowhere on the drive, are refused.
+//! (Root is not stopped by modes.) The former mode is recorded first ([`super::Record`]), so that it is restored after a crash, too.
 
 use super::AttachError;
 use holdall_helper::mountinfo;
@@ -15,16 +15,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A directory that is fit to be mounted on.
+/// A directory to mount on.
 #[derive(Debug)]
 pub(super) struct MountPoint {
     /// Without symbolic links.
     pub(super) path: PathBuf,
-    /// Whether it is yet to be made.
+    /// Whether it must be created.
     pub(super) missing: bool,
 }
 
-/// Why a directory is not mounted on.
+/// Why a directory cannot be mounted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     /// It is a file, or a symbolic link.
@@ -35,7 +35,7 @@ pub enum Unfit {
     NotYours,
     /// Something is mounted there.
     Mounted,
-    /// It has no name of its own, as `/` or `..`.
+    /// It has no name of its own, like `/` or `..`.
     NoName,
 }
 
@@ -52,8 +52,8 @@ impl std::fmt::Display for Unfit {
 }
 
 impl MountPoint {
-    /// Where `path` leads, and whether anything is there. Parents are made; the directory itself is not yet, so that it
-    /// can be noted first that it is ours.
+    /// Resolves `path`, and finds whether it exists. Creates its parents; the directory itself is not created yet, so that it can first be
+    /// recorded as ours.
     pub(super) fn resolve(path: &Path) -> Result<Self, AttachError> {
         let failed = |error| AttachError::io("make the directory for", path, error);
         let absolute = std::path::absolute(path).map_err(failed)?;
@@ -62,7 +62,7 @@ impl MountPoint {
         };
         std::fs::create_dir_all(parent).map_err(failed)?;
         let path = std::fs::canonicalize(parent).map_err(failed)?.join(name);
-        // Before the directory is looked at: what is mounted there may hang.
+        // Before any access to the directory: a file system that is mounted there may hang.
         if mountinfo::at(&mountinfo::read()?, &path).is_some() {
             return Err(unfit(&path, Unfit::Mounted));
         }
@@ -71,11 +71,11 @@ impl MountPoint {
         Ok(MountPoint { path, missing })
     }
 
-    /// Makes it if it was missing, and opens it: from now on it is this very directory, whatever happens to the path.
+    /// Creates it if it was missing, and opens it: from now on the descriptor means this very directory, whatever happens to the path.
     pub(super) fn open(&self) -> Result<OwnedFd, AttachError> {
         let path = &self.path;
         if self.missing {
-            // Nobody but its owner sees what is written there by mistake while the drive is not mounted.
+            // Only its owner sees what is written there by mistake while the drive is not mounted.
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(|error| AttachError::io("make", path, error))?;
         }
@@ -101,25 +101,25 @@ impl MountPoint {
 
 /// The permissions of a directory's mode.
 const PERMISSIONS: u32 = 0o7777;
-/// What a directory of ours gets back of which it is not known what it had.
+/// What a directory of ours gets if its former mode is not known.
 const OWNERS: u32 = 0o700;
 
-/// The permissions that an open directory has.
+/// The permissions of an open directory.
 pub(super) fn mode_of(directory: &OwnedFd) -> Option<u32> {
     let mode = rustix::fs::fstat(directory).ok()?.st_mode & PERMISSIONS;
-    // It was closed by a daemon whose record is gone.
+    // Mode 0 is the work of a daemon whose record is gone.
     Some(if mode == 0 { OWNERS } else { mode })
 }
 
-/// Closes the bare directory to everybody, where its file system has modes.
+/// Closes the bare directory to everybody, if its file system has modes.
 pub(super) fn close(directory: &OwnedFd, path: &Path) {
     if let Err(errno) = rustix::fs::fchmod(directory, Mode::empty()) {
         tracing::info!(%errno, ?path, "the directory below the drive stays as it is");
     }
 }
 
-/// Gives a directory back the mode that it had. Only one that is closed, is this user's, and has nothing mounted on it: who has changed it since
-/// wanted it so.
+/// Restores a directory's mode. Only if it is closed, this user's, and has nothing mounted on it: any other mode was somebody's choice
+/// since then.
 pub(super) fn reopen(path: &Path, mode: Option<u32>) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else { return };
@@ -127,7 +127,7 @@ pub(super) fn reopen(path: &Path, mode: Option<u32>) {
     let is_closed = facts.st_mode & PERMISSIONS == 0 && facts.st_uid == rustix::process::geteuid().as_raw();
     if is_closed {
         let mode = Mode::from_raw_mode(mode.unwrap_or(OWNERS));
-        // By what is open, and not by a path that may lead elsewhere by now: fchmod takes no descriptor of a path.
+        // By the descriptor, and not by a path that may lead elsewhere by now: fchmod does not accept an O_PATH descriptor.
         let opened = format!("/proc/self/fd/{}", directory.as_raw_fd());
         if let Err(errno) = rustix::fs::chmod(&opened, mode) {
             tracing::warn!(%errno, ?path, "the directory stays closed; chmod 700 opens it");
@@ -135,7 +135,7 @@ pub(super) fn reopen(path: &Path, mode: Option<u32>) {
     }
 }
 
-/// Removes a mount point that was made by us. One that is no longer empty is somebody's and stays.
+/// Removes a mount point that we created. If it is no longer empty, its content is somebody's, and it stays.
 pub(super) fn remove(path: &Path) -> Result<(), AttachError> {
     match rustix::fs::unlinkat(rustix::fs::CWD, path, rustix::fs::AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_directory_gets_its_mode_back_and_another_is_left_alone() {
+    fn a_closed_directory_gets_its_mode_back_and_others_stay() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("d");
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!((was, mode()), (Some(0o750), 0));
         reopen(&path, was);
         assert_eq!(mode(), 0o750);
-        // Somebody has chosen another one since.
+        // Somebody has chosen another mode since.
         set(0o711);
         reopen(&path, was);
         assert_eq!(mode(), 0o711);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_hide_something_is_refused() {
+    fn mounting_over_content_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let [full, file, link] = ["full", "file", "link"].map(|name| directory.path().join(name));
         std::fs::create_dir(&full).unwrap();

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How long requests in flight may take to end when the device goes. It is unmounted: they are somebody's reads.
+/// How long requests in flight may take to end when the device goes. It is unmounted, so they are reads by some program.
 const DETACH_GRACE: Duration = Duration::from_secs(5);
 
 const _: () = assert!(nbd::BLOCK_SIZE_BYTES == BLOCK_BYTES, "the device has the blocks of the drive");
 
-/// How long the kernel may take to notice that the connections of a dead daemon are dead, and how often it is asked.
+/// How long the kernel may take to notice that a dead daemon's connections are dead, and how often to check.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(30);
 const NOTICE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -28,23 +28,23 @@ pub(super) struct Connections {
     session: Option<Session>,
 }
 
-/// By what a drive's device is known.
+/// The identifier of a drive's device.
 fn identifier(uuid: Uuid) -> String {
     Identifier { drive: uuid, user: rustix::process::geteuid().as_raw() }.to_string()
 }
 
-/// Whether the kernel has nbd, or gets it by loading the module.
+/// Whether the kernel has nbd, after loading the module if necessary.
 pub(super) fn is_available(site: &Site) -> bool {
     if nbd::is_loaded() {
         return true;
     }
-    // That it is not there is no error: there is another way to attach.
+    // A missing module is no error: there is another way to attach.
     let loaded = site.perform(&Privileged::LoadNbd, MODULE_DEADLINE);
     loaded.is_ok() && nbd::is_loaded()
 }
 
-/// The drive's devices. Of several one may be alive: the others were taken down under an open file, and the kernel keeps
-/// their names until it is closed.
+/// The drive's devices. At most one of several is alive: the others were taken down under an open file, and the kernel keeps their names
+/// until the file is closed.
 pub(super) fn find(uuid: Uuid) -> Result<Vec<Target>, AttachError> {
     let identifier = identifier(uuid);
     let devices = nbd::attached_devices()
@@ -57,7 +57,7 @@ pub(super) fn find(uuid: Uuid) -> Result<Vec<Target>, AttachError> {
     Ok(ours.map(|device| target(device.index)).collect())
 }
 
-/// Has a device go, mounted or not; that it has gone is no error.
+/// Removes a device, mounted or not. A device that is already gone is no error.
 pub(super) fn discard(target: &Target, site: &Site) -> Result<(), AttachError> {
     let operation = Privileged::NbdDetach { target: target.clone(), force: true };
     match site.perform(&operation, DEVICE_DEADLINE) {
@@ -103,7 +103,7 @@ pub(super) fn attach(
     Ok((Served::Nbd(connections), target))
 }
 
-/// Gives the device that a former daemon left new connections.
+/// Gives new connections to the device that a former daemon left.
 pub(super) fn reattach(
     device: Arc<dyn BlockDevice>,
     uuid: Uuid,
@@ -147,7 +147,7 @@ impl Connections {
         self.export.device().geometry().size_bytes
     }
 
-    /// Begins to serve new connections; the second part is for the kernel.
+    /// Starts serving new connections; the second part is for the kernel.
     fn open(&self) -> Result<(Session, Vec<OwnedFd>), AttachError> {
         let failed = |error| AttachError::io("make", Path::new("a socket pair"), error);
         let (ours, kernels) = nbd::socket_pairs(nbd::SOCKETS).map_err(failed)?;
@@ -155,8 +155,8 @@ impl Connections {
         Ok((session, kernels))
     }
 
-    /// Offers the kernel new connections until it has noticed that its old ones are dead. False if the device was told to
-    /// go before, and only an open file keeps its name.
+    /// Offers the kernel new connections until it has noticed that its old ones are dead. Returns false if the device was already removed,
+    /// and only an open file keeps its name.
     fn offer_until_taken(&mut self, target: &Target, site: &Site) -> Result<bool, AttachError> {
         let deadline = Instant::now() + NOTICE_PATIENCE;
         loop {
@@ -165,7 +165,7 @@ impl Connections {
                 Ok(false) if Instant::now() >= deadline => {
                     return Err(AttachError::NotTaken { device: target.device.clone() });
                 }
-                // The kernel tells nobody when it has noticed.
+                // The kernel does not report when it has noticed.
                 Ok(false) => std::thread::sleep(NOTICE_INTERVAL),
                 Err(AttachError::Privileged(PrivilegedError::Refused(refused))) if is_gone(&refused) => {
                     return Ok(false);
@@ -175,8 +175,8 @@ impl Connections {
         }
     }
 
-    /// Offers the kernel new connections and the current size. It takes the connections if it knows its own to be dead:
-    /// true.
+    /// Offers the kernel new connections and the current size. Returns true if it takes them, which it does once it knows that its own are
+    /// dead.
     fn offer(&mut self, target: &Target, site: &Site) -> Result<bool, AttachError> {
         let (session, kernels) = self.open()?;
         let operation = Privileged::NbdReconfigure {
@@ -194,8 +194,7 @@ impl Connections {
     }
 
     pub(super) fn resize(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
-        // New connections come with it because the kernel's interface wants some; it takes them only if the old ones
-        // have died, and then they are needed.
+        // The kernel's interface requires new connections here; it uses them only if the old ones have died, and then they are needed.
         self.offer(target, site).map(drop)
     }
 
@@ -204,7 +203,7 @@ impl Connections {
             site.perform(&Privileged::NbdDetach { target: target.clone(), force: false }, DEVICE_DEADLINE);
         match detached {
             Ok(()) => {}
-            // Gone already: the operation before was not seen to end, or somebody else did it.
+            // Already gone: the end of an earlier operation was missed, or somebody else removed it.
             Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -216,7 +215,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The kernel finds its connection dead and keeps what it is asked, for as long as `DEAD_CONNECTION_TIMEOUT`.
+    /// The kernel finds its connection dead and keeps requests for as long as `DEAD_CONNECTION_TIMEOUT`.
     pub(super) fn hand_over(&mut self, patience: Duration) {
         if let Some(session) = self.session.take() {
             session.close(patience);

@@ -20,25 +20,25 @@ use uuid::Uuid;
 pub(super) struct Disk {
     /// None once it is unmounted.
     disk: Option<OneFileDisk>,
-    /// Where it is mounted.
+    /// Its mount point.
     directory: PathBuf,
-    /// What it serves.
+    /// The device that it serves.
     device: Arc<dyn BlockDevice>,
     /// The number of its file system.
     number: Option<DeviceNumber>,
 }
 
-/// How often, and after what pause, the loop device is asked to take the drive's size.
+/// How often, and after what pause, the loop device is asked again to use the drive's size.
 const RESIZE_TRIES: u32 = 40;
 const RESIZE_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long, and how often, the disk is unmounted again: the kernel lets go of its file some time after it no longer names it as the loop
-/// device's.
+/// How long, and how often, unmounting the disk is tried again: the kernel closes its file some time after the loop device no longer names
+/// it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The drive's loop devices, of which there is one at most, unless a daemon died while it made one, and the next was
-/// faster. The disk's file is not touched.
+/// The drive's loop devices. There is at most one, unless a daemon died while it made one, and the next daemon made another first. Does not
+/// access the disk's file.
 pub(super) fn find(uuid: Uuid, site: &Site) -> Result<Vec<Target>, AttachError> {
     let file = site.dirs.disk(uuid).join(holdall_fuse::onefile::FILE_NAME);
     let devices =
@@ -69,8 +69,8 @@ pub(super) fn attach(
     Ok((Served::Loop(disk), target))
 }
 
-/// Goes on with the connection that the keeper has. Where it has none, or the kernel cannot repeat what the former
-/// daemon had taken, there is nothing to go on with.
+/// Continues with the connection that the keeper has. If it has none, or the kernel cannot repeat the requests that the former daemon had
+/// taken, there is nothing to continue with.
 pub(super) fn reattach(
     device: Arc<dyn BlockDevice>,
     uuid: Uuid,
@@ -81,7 +81,7 @@ pub(super) fn reattach(
         return Ok(None);
     }
     let Some(mut handover) = take(site, &directory) else { return Ok(None) };
-    // The keeper's copy says whether everything was answered. From now on it may not be.
+    // The keeper's copy says whether everything was answered. From now on that may no longer be true.
     let clean = std::mem::replace(&mut handover.clean, false);
     put(site, &handover)?;
     handover.clean = clean;
@@ -96,13 +96,13 @@ pub(super) fn reattach(
     };
     let target = match choose(find(uuid, site)?, site)? {
         Some(target) => target,
-        // The former daemon died before it had made one.
+        // The former daemon died before it had made a loop device.
         None => disk.make_loop(site)?,
     };
     Ok(Some((Served::Loop(disk), target)))
 }
 
-/// The loop device to go on with, which is the one that is mounted; others are detached.
+/// The loop device to continue with, which is the mounted one; others are detached.
 fn choose(mut targets: Vec<Target>, site: &Site) -> Result<Option<Target>, AttachError> {
     if targets.len() < 2 {
         return Ok(targets.pop());
@@ -118,8 +118,8 @@ fn choose(mut targets: Vec<Target>, site: &Site) -> Result<Option<Target>, Attac
     Ok(Some(chosen))
 }
 
-/// Held to start the keeper, or to end it. A drive that is opened has its directory before it asks for the keeper, so that whoever closes
-/// the last of the others sees it, or has ended the keeper by then; and two that are opened at once start one keeper.
+/// Held to start or to end the keeper. A drive that is being opened creates its directory before it asks for the keeper. So the close of
+/// the last other drive sees the directory, or has already ended the keeper; and two simultaneous openings start one keeper.
 static KEEPER_CHANGES: Mutex<()> = Mutex::new(());
 
 /// Starts a keeper, unless there is one.
@@ -149,7 +149,7 @@ fn number_at(directory: &Path) -> Option<DeviceNumber> {
 }
 
 impl Disk {
-    /// The loop device, with what the kernel says of it now: where somebody has unmounted the disk, its file has no path any more.
+    /// The loop device, with its present proof: after somebody has unmounted the disk, its file no longer has a path.
     fn proven(&self, target: &Target) -> Target {
         match self.number.filter(|number| number_at(&self.directory) != Some(*number)) {
             Some(number) => Target { proof: Proof::Unmounted(number), ..target.clone() },
@@ -180,8 +180,8 @@ impl Disk {
         Ok(Target { device, proof: Proof::Backing(backing) })
     }
 
-    /// Has the loop device take the size that the drive has now. Where a write to the disk's file ends at the same moment, the kernel drops
-    /// the size that it was told, without a word: so it is looked at, and asked for once more.
+    /// Makes the loop device use the drive's present size. If a write to the disk's file ends at the same time, the kernel silently drops
+    /// the new size: so the size is checked, and requested again.
     pub(super) fn resize(&mut self, target: &Target, site: &Site) -> Result<(), AttachError> {
         let wanted = self.device.geometry().size_bytes;
         for _ in 0..RESIZE_TRIES {
@@ -219,7 +219,7 @@ impl Disk {
     }
 
     pub(super) fn hand_over(&mut self, site: &Site, patience: Duration) -> Result<(), AttachError> {
-        // While this process still serves: without a keeper the end of its service would be the mount's.
+        // While this process still serves: without a keeper, the end of its service would end the mount.
         self.keep(site)?;
         let Some(disk) = self.disk.take() else { return Ok(()) };
         let handover = site.runtime.block_on(disk.into_handover(patience))?;
@@ -227,7 +227,7 @@ impl Disk {
     }
 }
 
-/// Gives up what is left of a disk that is unmounted: the keeper's copy, the directory, and the keeper after its last.
+/// Removes what is left of an unmounted disk: the keeper's copy, the directory, and the keeper after its last disk.
 pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
     let socket = site.dirs.keeper_socket();
     if keeper::process(&socket).is_some() {
@@ -237,7 +237,8 @@ pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
     end_keeper(site).map(drop)
 }
 
-/// Ends the keeper where no disk has a directory any more, and no drive is noted as attached whose daemon it watches; whether that was so.
+/// Ends the keeper if no disk has a directory any longer, and no drive is recorded as attached by the daemon it watches. Returns whether it
+/// ended.
 pub(super) fn end_keeper(site: &Site) -> Result<bool, AttachError> {
     let _changing = KEEPER_CHANGES.lock();
     let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());

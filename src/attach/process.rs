@@ -1,8 +1,7 @@
-//! What a process needs that does the I/O of a block device on its own machine.
+//! Prepares a process that does the I/O of a block device on its own machine.
 //!
-//! When memory is short the kernel writes dirty pages back, and some of them are on our drives: it then waits for us,
-//! while we may wait for memory. Three things keep that from becoming a circle, together with the pools of the engine
-//! being bounded.
+//! When memory is short, the kernel writes dirty pages back, and some of them are on our drives: it then waits for us, while we may wait
+//! for memory. Three measures here keep that from becoming a circle, together with the engine's bounded pools.
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
@@ -13,13 +12,13 @@ use std::io;
 /// connections to stores and clients.
 const DESCRIPTORS: u64 = 16 * 1024;
 
-/// What could not be had; the daemon works without, less safely when memory is short.
+/// A measure that failed; the daemon works without it, less safely when memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// Memory that is had while writing back may have to be written back for.
+    /// Getting memory while writing back may require writing back.
     #[error("this process is no I/O flusher (it lacks CAP_SYS_RESOURCE): short memory may stall its drives")]
     NotFlusher,
-    /// Our own pages may be swapped out or dropped, and have to be read to serve a drive.
+    /// Our own pages may be swapped out or dropped, and must be read to serve a drive.
     #[error("this process's memory is not locked (it lacks CAP_IPC_LOCK): short memory may stall its drives")]
     NotLocked,
     /// A process has few descriptors by default.
@@ -27,18 +26,18 @@ pub enum Warning {
     FewDescriptors(u64),
 }
 
-/// Has no core of this process be written, nor be given to whoever collects cores: keys, passphrases and files' contents are in its memory. As a
-/// side effect other processes of this user cannot look into it either.
+/// Keeps cores of this process from being written or given to a core collector: keys, passphrases and files' contents are in its memory. As
+/// a side effect, other processes of this user cannot read its memory either.
 ///
-/// A limit alone does not do: the kernel gives a core to a collector that it pipes to (core(5)) whatever the limit is.
+/// A limit alone is not enough: the kernel pipes a core to a collector (core(5)) whatever the limit is.
 pub fn keep_memory_private() -> io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
-/// Prepares this process to serve block devices. Call it before any thread is started: threads take over from the one
-/// that starts them that they flush I/O.
+/// Prepares this process to serve block devices. Call it before any thread is started: threads inherit the I/O flusher state from the
+/// thread that starts them.
 pub fn prepare_process() -> Vec<Warning> {
     let mut warnings = Vec::new();
     give_memory_back();
@@ -54,12 +53,12 @@ pub fn prepare_process() -> Vec<Warning> {
     warnings
 }
 
-/// A mapping of its own for each buffer from here on, so that the buffers of pulls and pushes (8 MiB a segment) go back to the
-/// system when they are freed. Left alone, glibc raises its threshold to the largest buffer that was freed, and keeps the
-/// next ones in the arena of each thread that asked: 127 MiB locked after an upload of 300 MiB, instead of 15.
+/// From this size on each buffer gets its own mapping, so that the buffers of pulls and pushes (8 MiB a segment) return to the system when
+/// they are freed. By default, glibc raises this threshold to the largest buffer that was freed, and keeps later buffers in the arena of
+/// each thread that asked: 127 MiB locked after an upload of 300 MiB, instead of 15.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM_BYTES: libc::c_int = 256 << 10;
-/// Small pieces are freed by other threads than took them; with an arena for each thread none of it is ever whole.
+/// Small pieces are freed by other threads than those that took them; with an arena for each thread, no arena ever becomes entirely free.
 #[cfg(target_env = "gnu")]
 const ARENAS: libc::c_int = 2;
 
@@ -74,7 +73,7 @@ fn give_memory_back() {
 
 /// Pages stay once they were touched (ONFAULT): a thread's stack of 2 MiB costs what it uses.
 fn lock_memory() -> bool {
-    // A limit is no half measure: with one, MCL_FUTURE has the first mapping beyond it fail, such as a thread's stack.
+    // With a limit there is no half measure: MCL_FUTURE makes the first mapping beyond it fail, such as a thread's stack.
     let capable =
         rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     if !capable && getrlimit(Resource::Memlock).current.is_some() {
@@ -95,7 +94,7 @@ fn raise_descriptors() -> Result<(), Warning> {
     if setrlimit(Resource::Nofile, wanted).is_ok() {
         return Ok(());
     }
-    // Without rights, as far as is allowed.
+    // Without rights, as far as allowed.
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let had = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
     Err(Warning::FewDescriptors(had.unwrap_or(u64::MAX)))

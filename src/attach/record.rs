@@ -1,10 +1,9 @@
-//! What a daemon notes of an attached drive for the one after it, and for the doctor: a small file for each drive in the
-//! state directory, replaced atomically.
+//! A daemon's record of an attached drive, for the next daemon and for the doctor: a small file for each drive in the state directory,
+//! replaced atomically.
 //!
-//! It is written before anything is made and removed after everything is gone, so that whatever a crash leaves belongs to
-//! a drive with a record. The kernel is asked what is really there; the record says only what the kernel does not know:
-//! how it was to be, and that the mount point was made by us. It survives a reboot, so that such a directory is still
-//! removed then.
+//! It is written before anything is made and removed after everything is gone, so that whatever a crash leaves belongs to a drive with a
+//! record. What is really there is asked of the kernel; the record says only what the kernel does not know: the intention, and that we
+//! created the mount point. It survives a reboot, so that such a directory is removed even then.
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -16,7 +15,7 @@ use uuid::Uuid;
 /// The format's version.
 const VERSION: u32 = 1;
 
-/// What is noted.
+/// The record of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The format's version.
@@ -25,19 +24,19 @@ pub struct Record {
     pub uuid: Uuid,
     /// Its name, for people.
     pub name: String,
-    /// Where it is mounted, or about to be.
+    /// Its mount point, now or soon.
     #[serde(default)]
     pub mountpoint: Option<PathBuf>,
-    /// Whether the mount point was made by us, and is to be removed.
+    /// Whether we created the mount point, and must remove it.
     #[serde(default)]
     pub made: bool,
-    /// The mode that the mount point had before it was closed to everybody, and that it is to have again.
+    /// The mode that the mount point had before it was closed to everybody, and must get back.
     #[serde(default)]
     pub mode: Option<u32>,
 }
 
 impl Record {
-    /// Of a drive that is not mounted.
+    /// The record of a drive that is not mounted.
     pub(super) fn new(uuid: Uuid, name: &str) -> Self {
         Record { version: VERSION, uuid, name: name.to_owned(), mountpoint: None, made: false, mode: None }
     }
@@ -53,13 +52,13 @@ impl Record {
         File::open(directory)?.sync_all()
     }
 
-    /// The drive's, if there is one that can be read.
+    /// The drive's record, if there is a readable one.
     pub(super) fn load(directory: &Path, uuid: Uuid) -> Option<Self> {
         let record: Self = serde_json::from_slice(&std::fs::read(path(directory, uuid)).ok()?).ok()?;
         (record.uuid == uuid && record.version <= VERSION).then_some(record)
     }
 
-    /// All that can be read.
+    /// All readable records.
     pub(super) fn all(directory: &Path) -> io::Result<Vec<Self>> {
         let mut records = Vec::new();
         for entry in std::fs::read_dir(directory)? {
@@ -75,7 +74,7 @@ impl Record {
         Ok(records)
     }
 
-    /// Removes the drive's; that there is none is no error.
+    /// Removes the drive's record; a missing record is no error.
     pub(super) fn remove(directory: &Path, uuid: Uuid) -> io::Result<()> {
         match std::fs::remove_file(path(directory, uuid)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

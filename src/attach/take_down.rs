@@ -1,9 +1,8 @@
-//! Taking down what a daemon left that nobody goes on with.
+//! Taking down what a daemon left and no daemon continues with.
 //!
-//! Who still uses the mount gets errors, as with any disk that is pulled out; what was fsynced is in the drive's journal.
-//! The order is that of a close, with one step before it: whatever waits for the device is made to fail first, or an
-//! unmount would wait too. Every step finds its object anew and is content when there is none, so that this can be
-//! repeated after it was cut short.
+//! Programs that still use the mount get errors, as with any disk that is pulled out; what was fsynced is in the drive's journal. The order
+//! is that of a close, with one step before it: requests that wait for the device are made to fail first, or an unmount would wait too.
+//! Every step looks for its object again and succeeds when there is none, so that this can be repeated after an interruption.
 
 use super::{AttachError, DEVICE_DEADLINE, Record, Site, keeper, mountpoint, nbd, onefile};
 use holdall_fuse::mount as fuse;
@@ -21,18 +20,18 @@ const UNMOUNT_DEADLINE: Duration = Duration::from_secs(30);
 pub struct TakenDown {
     /// What there was, for people.
     pub what: Vec<String>,
-    /// Who still has files of the drive open. They get errors; when they end, the kernel lets go of the rest.
+    /// The programs that still have files of the drive open. They get errors; when they end, the kernel releases the rest.
     pub holders: Vec<Holder>,
 }
 
-/// What is there of a drive.
+/// What exists of a drive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     pub(super) nbd: Vec<Target>,
     pub(super) loop_devices: Vec<Target>,
-    /// Where a one-file disk is mounted.
+    /// The mount point of a one-file disk.
     pub(super) disk: Option<PathBuf>,
-    /// Its file system.
+    /// The mounts of its file system.
     pub(super) mounts: Vec<Mount>,
     /// The one-file disk's directory, with nothing mounted on it.
     pub(super) directory: Option<PathBuf>,
@@ -41,7 +40,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Looks, without touching any of it.
+    /// Finds it all without touching any of it.
     pub(super) fn of(uuid: Uuid, site: &Site) -> Result<Self, AttachError> {
         let directory = site.dirs.disk(uuid);
         let (nbd, loop_devices) = (nbd::find(uuid)?, onefile::find(uuid, site)?);
@@ -66,7 +65,7 @@ impl Left {
         !self.nbd.is_empty() || !self.loop_devices.is_empty() || self.disk.is_some()
     }
 
-    /// What there is, for people.
+    /// What exists, for people.
     pub(super) fn describe(&self) -> Vec<String> {
         let devices = self.nbd.iter().chain(&self.loop_devices);
         let mut what: Vec<_> = devices.map(|target| target.device.display().to_string()).collect();
@@ -78,20 +77,20 @@ impl Left {
     }
 }
 
-/// Nothing is mounted there, and a look at it cannot hang.
+/// Whether nothing is mounted there, and an access cannot hang.
 fn is_free(mounts: &[Mount], path: &Path) -> bool {
     mountinfo::at(mounts, path).is_none() && mountinfo::is_safe_to_look_at(mounts, path)
 }
 
-/// Gives up the mount point that is noted of a drive.
+/// Releases the mount point that a drive's record names.
 pub(super) fn release_noted_mountpoint(site: &Site, uuid: Uuid) -> Result<(), AttachError> {
     let Some(record) = Record::load(&site.dirs.records(), uuid) else { return Ok(()) };
     let Some(path) = record.mountpoint else { return Ok(()) };
     release_mountpoint(&path, record.made, record.mode)
 }
 
-/// Gives up a mount point, unless something else is mounted there by now: one that was made by us is removed, another one, and one that
-/// somebody has put something into, has the mode again that it had.
+/// Releases a mount point, unless something else is mounted there by now: a directory that we created is removed; any other, or one that
+/// has content by now, gets its former mode back.
 pub(super) fn release_mountpoint(path: &Path, made: bool, mode: Option<u32>) -> Result<(), AttachError> {
     if !is_free(&mountinfo::read()?, path) {
         return Ok(());
@@ -103,13 +102,13 @@ pub(super) fn release_mountpoint(path: &Path, made: bool, mode: Option<u32>) -> 
     Ok(())
 }
 
-/// Only where nothing is mounted may this be asked.
+/// Whether the directory exists. Only call this where nothing is mounted.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|facts| facts.is_dir())
 }
 
-/// Whether the kernel still has something of the drive from an earlier time. An nbd device that nobody has mounted is
-/// discarded; an open file may keep its name for a while, which is in nobody's way.
+/// Whether the kernel still has something of the drive from an earlier time. Discards an nbd device that is not mounted; an open file may
+/// keep its name for a while, which does no harm.
 pub(super) fn is_anything_left(uuid: Uuid, site: &Site) -> Result<bool, AttachError> {
     let left = Left::of(uuid, site)?;
     if !left.mounts.is_empty() || !left.loop_devices.is_empty() || left.disk.is_some() {
@@ -136,7 +135,7 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     for target in left.loop_devices {
         match site.perform(&Privileged::LoopDetach { target }, DEVICE_DEADLINE) {
             Ok(()) | Err(PrivilegedError::Refused(Refused::NotOurs { .. })) => {}
-            // It was told to go, and does when the last one closes it.
+            // It is marked for removal, and goes with its last user.
             Err(PrivilegedError::Refused(Refused::Busy { .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -152,11 +151,11 @@ pub fn take_down(uuid: Uuid, site: &Site) -> Result<TakenDown, AttachError> {
     Ok(taken)
 }
 
-/// Ends the connection of a one-file disk that nobody serves, so that what waits for it gets an error.
+/// Ends the connection of a one-file disk that nobody serves, so that requests that wait for it fail.
 fn fail_waiters(site: &Site, directory: &Path) -> Result<(), AttachError> {
     let socket = site.dirs.keeper_socket();
     if keeper::process(&socket).is_some() {
-        // Its copy is the last one, unless a daemon hangs.
+        // The keeper's copy is the last one, unless a daemon hangs.
         let forgotten = holdall_fuse::keeper::forget(&socket, directory);
         forgotten.map_err(|error| AttachError::Keeper { error })?;
     }

@@ -41,7 +41,7 @@ pub fn row(row: &ActivityRow) -> String {
     }
 }
 
-/// As the API writes it.
+/// The kind's name in the API.
 fn word(kind: ActivityKind) -> String {
     serde_json::to_value(kind).ok().and_then(|kind| Some(kind.as_str()?.to_owned())).unwrap_or_default()
 }

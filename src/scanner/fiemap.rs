@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// _IOWR('f', 11, struct fiemap).
 const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
-/// What is only in memory gets its place first.
+/// Data that is only in memory gets its place first.
 const FIEMAP_FLAG_SYNC: u32 = 1;
 /// Extents in one answer.
 const EXTENTS: usize = 128;
 
-/// No other follows.
+/// It is the last extent.
 const LAST: u32 = 0x1;
 /// Its place is not known.
 const UNKNOWN: u32 = 0x2;
@@ -20,7 +20,7 @@ const UNKNOWN: u32 = 0x2;
 const DELALLOC: u32 = 0x4;
 /// It is in the inode, which is metadata.
 const DATA_INLINE: u32 = 0x200;
-/// It has a place, and reads as zeros without being looked at.
+/// It has a place, but was never written, and reads as zeros.
 const UNWRITTEN: u32 = 0x800;
 
 /// `struct fiemap_extent`; all in bytes.
@@ -35,7 +35,7 @@ struct Extent {
     reserved: [u32; 3],
 }
 
-/// `struct fiemap`, with room for extents.
+/// `struct fiemap`, with space for extents.
 #[repr(C)]
 struct Request {
     start: u64,
@@ -50,9 +50,9 @@ struct Request {
 /// Where a file's data is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
-    /// Its blocks on the drive, in the file's order. Holes, and what was never written, have none.
+    /// Its blocks on the drive, in the file's order. Holes and unwritten extents have none.
     pub runs: Vec<Run>,
-    /// Some of it has no place yet.
+    /// Whether some of it has no place yet.
     pub unsettled: bool,
 }
 
@@ -61,7 +61,7 @@ pub fn extents(file: impl AsFd) -> io::Result<Extents> {
     read_all(|start, extents| ask(&file, start, extents))
 }
 
-/// One answer: extents from the byte `start` of the file on, and how many they are.
+/// One request: fills in the extents from the byte `start` of the file on, and returns their number.
 fn ask(file: &impl AsFd, start: u64, extents: &mut [Extent; EXTENTS]) -> io::Result<usize> {
     let mut request = Request {
         start,
@@ -72,7 +72,7 @@ fn ask(file: &impl AsFd, start: u64, extents: &mut [Extent; EXTENTS]) -> io::Res
         reserved: 0,
         extents: [Extent::default(); EXTENTS],
     };
-    // SAFETY: the kernel reads the head, and writes it and at most `extent_count` extents, for which there is room.
+    // SAFETY: the kernel reads the head, and writes it and at most `extent_count` extents, for which there is space.
     let result = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -94,7 +94,7 @@ fn read_all(mut ask: impl FnMut(u64, &mut [Extent; EXTENTS]) -> io::Result<usize
             return Ok(found);
         };
         let next = last.logical.saturating_add(last.length);
-        // The file may be changing under us; what comes of it is looked at again.
+        // The file may be changing under us; the change leads to another scan.
         if next <= start {
             found.unsettled = true;
             return Ok(found);
@@ -131,7 +131,7 @@ mod tests {
         Extent { logical, physical, length, flags, ..Extent::default() }
     }
 
-    /// A kernel that has these extents, and gives so many at a time.
+    /// Reads from a kernel that has these extents, and returns so many at a time.
     fn read(extents: &[Extent], at_once: usize) -> Extents {
         read_all(|start, buffer| {
             let rest: Vec<_> = extents
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_block_of_its_own_is_left_out_and_what_has_none_yet_is_told() {
+    fn leaves_out_data_without_blocks_and_reports_unplaced_data() {
         assert_eq!(read(&[], 9), Extents::default());
         assert_eq!(read(&[extent(0, 33, 1, DATA_INLINE | LAST)], 9), Extents::default());
         let found = read(&[extent(0, 7, 1, 0), extent(1, 0, 5, DELALLOC | UNKNOWN | LAST)], 9);

@@ -1,4 +1,4 @@
-//! What is below a directory by names and facts alone: nothing is opened but directories, so no file's data is fetched.
+//! The entries below a directory by name and facts alone: only directories are opened, so no file's data is fetched.
 
 use super::walk::open_below;
 use super::{Blind, FileKind, Seen};
@@ -10,12 +10,12 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A piece is told once it has so many entries.
+/// Entries in a piece.
 const SEEN_IN_PIECE: usize = 512;
-/// What e2fsck may put there is nobody's file, and belongs to root.
+/// Only e2fsck puts files there, and it belongs to root.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Tells of all that is below `root`, piece by piece, until that says false or fails; and what could not be seen.
+/// Reports everything below `root`, piece by piece, until `tell` returns false or fails; returns what could not be seen.
 pub fn outline(
     root: BorrowedFd<'_>,
     tell: &mut dyn FnMut(Vec<Seen>) -> io::Result<bool>,
@@ -26,7 +26,7 @@ pub fn outline(
         let found = open_below(root, &path, OFlags::DIRECTORY).and_then(|directory| entries(&directory));
         let found = match found {
             Ok(found) => found,
-            // It went meanwhile.
+            // It was removed meanwhile.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => continue,
             Err(errno) => {
                 blind.unreadable += 1;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_of_everything_below_once() {
+    fn reports_everything_below_once() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         std::fs::create_dir(dir.path().join(LOST_AND_FOUND)).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_where_no_more_is_wanted() {
+    fn ends_when_no_more_is_wanted() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         let root = std::fs::File::open(dir.path()).unwrap();

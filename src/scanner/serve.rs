@@ -1,5 +1,5 @@
-//! The process itself: it does what it is told, one scan after the other, and tells of changes in between. Folders are listed
-//! beside that: a scan may take minutes, and whoever looks into a folder waits for it.
+//! The process itself: it carries out orders, one scan after the other, and reports changes in between. Directories are listed in parallel:
+//! a scan may take minutes, and a person who opens a folder waits for the list.
 
 #[cfg(test)]
 use super::Blind;
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Folders that are listed at once. One whose names are not here waits for the store; those that are here are listed meanwhile.
+/// Directories that are listed at once. A listing that lacks names waits for the store; others can be listed meanwhile.
 const LISTS_AT_ONCE: usize = 4;
 
-/// Where answers go. Held for a line.
+/// Where reports go. Held for a line.
 type Out = Arc<Mutex<UnixStream>>;
-/// A scan, and whether nobody wants it any more.
+/// A scan, and whether it was cancelled.
 type Asked = (Scan, Arc<AtomicBool>);
 
-/// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`].
+/// The daemon's program under its hidden subcommand [`super::SUBCOMMAND`].
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,7 +47,7 @@ fn serve() -> io::Result<()> {
     std::process::exit(0)
 }
 
-/// Does what comes over `socket`, until its other end is closed.
+/// Carries out the orders that come over `socket`, until its other end is closed.
 pub(super) fn serve_on(socket: UnixStream) -> io::Result<()> {
     let out: Out = Arc::new(Mutex::new(socket.try_clone()?));
     let mut orders = BufReader::new(socket).lines();
@@ -61,14 +61,14 @@ pub(super) fn serve_on(socket: UnixStream) -> io::Result<()> {
     let watches = Arc::new(Watches::new()?);
     let (watched, told) = (watches.clone(), out.clone());
     thread::spawn(move || watched.follow(|paths| say(&told, &Told::Changed { paths }).is_ok()));
-    // Threads of their own: they may wait for the drive, while this one hears that the daemon has gone.
+    // In separate threads: scans may wait for the drive, while this thread notices that the daemon has gone.
     let eyes = Arc::new(Eyes { target, mountpoint, watches: watches.clone(), out });
     let (scans, lists) = (eyes.look_one_by_one(1), eyes.look_one_by_one(LISTS_AT_ONCE));
     let mut wanted: HashMap<u64, Arc<AtomicBool>> = HashMap::new();
     while let Some(order) = next()? {
         match order {
             Order::Scan(scan) => {
-                // Those that have ended are in no other hands.
+                // Scans that have ended no longer hold their flag.
                 wanted.retain(|_, cancelled| Arc::strong_count(cancelled) > 1);
                 let cancelled = Arc::new(AtomicBool::new(false));
                 wanted.insert(scan.id, cancelled.clone());
@@ -89,7 +89,7 @@ pub(super) fn serve_on(socket: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What looks at the drive.
+/// Looks at the drive.
 struct Eyes {
     target: Target,
     mountpoint: PathBuf,
@@ -98,7 +98,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    /// Begins to look at what is sent to the result, in so many threads.
+    /// Starts as many threads, which look at what is sent to the result.
     fn look_one_by_one(self: &Arc<Self>, threads: usize) -> mpsc::Sender<Asked> {
         let (asked, waiting) = mpsc::channel();
         // Held to wait for the next one.
@@ -121,7 +121,7 @@ impl Eyes {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Opened anew for each: nothing of the drive is in use in between.
+        // Opened for each scan: in between, nothing of the drive is in use.
         match open_mounted(&self.target, &self.mountpoint) {
             Ok(root) => {
                 walk(root.as_fd(), (scan, cancelled), &self.watches, &mut |told| say(&self.out, &told))
@@ -140,7 +140,7 @@ fn say(out: &Out, told: &Told) -> io::Result<()> {
     out.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
 }
 
-/// Looks at one path of any file system, for tests: no process, no drive.
+/// Scans one path of any file system, for tests: no process, no drive.
 #[cfg(test)]
 pub(super) fn scan_below(root: &Path, path: &str) -> (Vec<Vec<super::Run>>, Result<Blind, Unscannable>) {
     let root = std::fs::File::open(root).expect("the root is there");

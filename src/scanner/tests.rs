@@ -1,4 +1,4 @@
-//! On a real ext4, in a loop device of the test's own. Runs as root.
+//! On a real ext4, in a loop device of each test's own. Runs as root.
 
 use super::serve::{list, scan_below, serve_on};
 use super::watch::Watches;
@@ -51,7 +51,7 @@ impl Mounted {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// What the disk holds at the runs, once all is written there.
+    /// The disk's content at the runs, once everything is written there.
     fn on_disk(&self, runs: &[Run]) -> Vec<u8> {
         run("sync", &["-f", &self.root().display().to_string()]);
         let image = File::open(self.image()).unwrap();
@@ -90,14 +90,14 @@ fn runs_are_where_the_files_are_on_the_disk() {
     mounted.write("a/plain", &pattern(1, 100_000));
     mounted.write("a/empty", b"");
     mounted.write("a/inline", b"in the inode");
-    // Written and read again before the kernel gave it a place: the scan has it written.
+    // Written and read again before the kernel gave it a place: the scan makes the kernel write it.
     let (files, ended) = mounted.scan("a/plain");
     assert_eq!(ended, Ok(Blind::default()));
     assert_eq!(mounted.on_disk(&files[0])[..100_000], pattern(1, 100_000));
     let (files, _) = mounted.scan("a");
     assert_eq!(files.iter().map(Vec::is_empty).collect::<Vec<_>>(), [true, true, false], "by their names");
 
-    // With holes, and with room that was never written.
+    // With holes, and with space that was never written.
     let sparse = File::create(mounted.root().join("sparse")).unwrap();
     for number in 0..300_u64 {
         sparse.write_all_at(&pattern(number as usize, BLOCK), number * 3 * BLOCK as u64).unwrap();
@@ -111,7 +111,7 @@ fn runs_are_where_the_files_are_on_the_disk() {
 }
 
 #[test]
-fn a_walk_stays_below_its_path_and_says_what_it_did_not_see() {
+fn a_walk_stays_below_its_path_and_reports_its_gaps() {
     let mounted = Mounted::new();
     let root = mounted.root();
     for number in 0..1500 {
@@ -148,7 +148,7 @@ fn a_walk_stays_below_its_path_and_says_what_it_did_not_see() {
     assert_eq!(mounted.scan(".").0.len(), 1501);
 }
 
-/// What is heard of changes, in a thread that ends with the test.
+/// The reported changes, from a thread that ends with the test.
 fn follow(watches: &Arc<Watches>) -> Receiver<Vec<String>> {
     let (told, heard) = mpsc::channel();
     let watches = watches.clone();
@@ -157,7 +157,7 @@ fn follow(watches: &Arc<Watches>) -> Receiver<Vec<String>> {
 }
 
 #[test]
-fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
+fn reports_only_changes_below_a_path_or_in_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let at = |path: &str| dir.path().join(path);
     std::fs::create_dir_all(at("kept/below")).unwrap();
@@ -192,7 +192,7 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
     hears("kept");
     std::fs::write(at("kept/later/file"), "n").unwrap();
     hears("kept");
-    // Neither is anybody's.
+    // Nobody watches either of them.
     std::fs::write(at("two"), "n").unwrap();
     std::fs::rename(at("two"), at("one")).unwrap();
     hears("one");
@@ -200,7 +200,7 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
     hears("kept");
     std::fs::rename(at("kept"), at("moved")).unwrap();
     hears("kept");
-    // What went is nobody's any more; what comes in its place is.
+    // A path that was moved away is no longer watched; what comes in its place is.
     std::fs::write(at("moved/below/new"), "more").unwrap();
     std::fs::create_dir(at("kept")).unwrap();
     hears("kept");
@@ -211,7 +211,7 @@ fn changes_are_heard_below_a_path_and_in_its_place_and_nowhere_else() {
 }
 
 #[test]
-fn looking_into_what_is_watched_does_not_end_the_watch() {
+fn looking_into_a_watched_directory_does_not_end_the_watch() {
     let dir = tempfile::tempdir().unwrap();
     let root = File::open(dir.path()).unwrap();
     let watches = Arc::new(Watches::new().unwrap());
@@ -229,8 +229,8 @@ fn looking_into_what_is_watched_does_not_end_the_watch() {
 }
 
 #[test]
-fn what_may_not_be_read_is_counted_and_the_rest_is_found() {
-    // Root may read everything, so another user looks.
+fn unreadable_entries_are_counted_and_the_rest_is_found() {
+    // Root may read everything, so another user scans.
     let mounted = Mounted::new();
     std::fs::set_permissions(mounted.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = mounted.root();
@@ -273,14 +273,14 @@ fn a_directory_is_listed_one_level_deep_with_directories_first() {
     assert_eq!(list(root, "b/none"), Err(Unscannable::Missing));
     assert_eq!(list(root, "b/a file"), Err(Unscannable::Missing));
     assert!(list(root, "..").is_err());
-    // Many files come in pieces, and all of them.
+    // Many files come in several pieces, and none is missing.
     std::fs::create_dir(root.join("many")).unwrap();
     (0..1200).for_each(|file| std::fs::write(root.join(format!("many/{file:04}")), "").unwrap());
     let many = names("many");
     assert_eq!((many.len(), many[1199].0.as_str()), (1200, "1199"));
 }
 
-/// The process's work on a mounted drive, over a socket that holds little: who is not heard waits.
+/// The process's work on a mounted drive, over a socket with a small buffer: a report that is not read waits.
 struct Working(UnixStream);
 
 impl Working {
@@ -311,7 +311,7 @@ impl Working {
         }));
     }
 
-    /// How scans end, in the order in which they do, until that of `last`.
+    /// The scans that have ended, in this order, until `last`.
     fn ends_until(&self, last: u64) -> Vec<u64> {
         let mut ended = Vec::new();
         for line in BufReader::new(&self.0).lines() {
@@ -329,14 +329,14 @@ impl Working {
 }
 
 #[test]
-fn folders_are_listed_beside_scans_and_what_nobody_wants_any_more_ends() {
+fn directories_are_listed_beside_scans_and_cancelled_scans_end() {
     let mounted = Mounted::new();
     for number in 0..3000 {
         mounted.write(&format!("many/{}/{number}", number % 7), b"");
     }
     mounted.write("few/file", &pattern(1, 5000));
     let mut working = Working::on(&mounted);
-    // Nothing is heard as yet: the first one is in the middle of what it finds, and the others wait for it.
+    // Nothing is read yet: the first scan is in the middle of its reports, and the others wait for it.
     for id in 1..=4 {
         working.scan(id, "many", false);
     }
@@ -344,7 +344,7 @@ fn folders_are_listed_beside_scans_and_what_nobody_wants_any_more_ends() {
     for id in [1, 3] {
         working.order(&Order::Cancel { id });
     }
-    // What is not known any more, or never was, does no harm.
+    // Cancelling an unknown scan does no harm.
     working.order(&Order::Cancel { id: 77 });
     working.scan(6, "few", false);
     assert_eq!(working.ends_until(6), [5, 2, 4, 6]);

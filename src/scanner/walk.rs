@@ -1,4 +1,4 @@
-//! Walking through files: by descriptors that cannot leave the drive, whoever renames and links what meanwhile.
+//! Walking through files by descriptors that cannot leave the drive, whatever is renamed or linked meanwhile.
 
 use super::fiemap;
 use super::outline;
@@ -14,12 +14,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A piece is told once it has so many files or runs.
+/// Files or runs in a piece.
 const FILES_IN_PIECE: usize = 512;
 const RUNS_IN_PIECE: usize = 2048;
 
-/// Looks at what a scan asks for, below the open directory `root`, and hands on pieces of it, until it is `cancelled`. An error is
-/// that of `tell`.
+/// Scans what `scan` asks for, below the open directory `root`, and reports pieces of it, until it is `cancelled`. An error is that of
+/// `tell`.
 pub fn walk(
     root: BorrowedFd<'_>,
     (scan, cancelled): (&Scan, &AtomicBool),
@@ -39,8 +39,8 @@ pub fn walk(
         runs: 0,
     };
     let begun = walk.begin();
-    // One that was cancelled has not been everywhere, and one that does not watch is no news of what another watches: what was watched
-    // before goes on being watched.
+    // A cancelled scan has not been everywhere, and a scan that does not watch says nothing about what another one watches: then the
+    // watches from before stay.
     if scan.watch && !matches!(begun, Err(Stopped::Cancelled)) {
         watches.scanned(&scan.path, scan.id);
     }
@@ -62,20 +62,20 @@ struct Walk<'a> {
     cancelled: &'a AtomicBool,
     watches: &'a Watches,
     tell: &'a mut dyn FnMut(Told) -> io::Result<()>,
-    /// Files with several names that were met.
+    /// Files with several names that were already seen.
     seen: HashSet<u64>,
     blind: Blind,
     files: Vec<Vec<Run>>,
     directories: Vec<Run>,
-    /// In both.
+    /// The number of runs in both.
     runs: usize,
 }
 
 enum Stopped {
     Unscannable(Unscannable),
-    /// Nobody is there to be told.
+    /// Nobody reads the reports.
     Unheard(io::Error),
-    /// Nobody wants to be told.
+    /// Nobody needs the scan.
     Cancelled,
 }
 
@@ -123,7 +123,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whatever takes the place of the path itself is told by the directory that it lies in.
+    /// The parent directory reports whatever takes the place of the path itself.
     fn watch_name(&mut self, path: &Path) {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
         let parent = if parent == Path::new("") { Path::new(".") } else { parent };
@@ -147,7 +147,7 @@ impl Walk<'_> {
         while let Some(path) = waiting.pop() {
             match open_below(self.root, &path, OFlags::DIRECTORY) {
                 Ok(directory) => self.directory(&path, &directory, &mut waiting)?,
-                // It went meanwhile, or something else was put there; that is told as a change.
+                // It was removed or replaced meanwhile; that is reported as a change.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {}
                 Err(errno) if path == Path::new(&self.scan.path) => {
                     return Err(Stopped::Unscannable(unscannable(errno)));
@@ -165,7 +165,7 @@ impl Walk<'_> {
         waiting: &mut Vec<PathBuf>,
     ) -> Result<(), Stopped> {
         self.go_on()?;
-        // Before it is listed: what comes later is told.
+        // Before it is listed, so that whatever comes later is reported.
         self.watch(directory, None);
         match fiemap::extents(directory) {
             Ok(found) => {
@@ -187,7 +187,7 @@ impl Walk<'_> {
             self.go_on()?;
             self.entry(path, directory, &name)?;
         }
-        // The first one is taken first.
+        // Reversed, so that the first one is taken first.
         waiting.extend(below.iter().rev().map(|name| path.join(OsStr::from_bytes(name.to_bytes()))));
         Ok(self.flush_if_full()?)
     }
@@ -196,7 +196,7 @@ impl Walk<'_> {
         if self.cancelled.load(Ordering::Relaxed) { Err(Stopped::Cancelled) } else { Ok(()) }
     }
 
-    /// One level of a directory. A file that goes meanwhile is not listed.
+    /// Lists one level of a directory. A file that is removed meanwhile is not listed.
     fn list(&mut self, directory: &OwnedFd) -> Result<(), Stopped> {
         let found = entries(directory).map_err(|errno| Stopped::Unscannable(unscannable(errno)));
         let (files, directories) = found?;
@@ -209,7 +209,7 @@ impl Walk<'_> {
             let opened = open_at(directory.as_fd(), &name, OFlags::NONBLOCK);
             let Ok((file, stat)) = opened.and_then(|file| rustix::fs::fstat(&file).map(|stat| (file, stat)))
             else {
-                // Who may not read it may know that it is there.
+                // A user who may not read it may know that it is there.
                 let stat = rustix::fs::statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW);
                 entries.extend(stat.map(|stat| named(&name, Some((stat.st_size as u64, Vec::new())))));
                 continue;
@@ -257,7 +257,7 @@ impl Walk<'_> {
             }
         }
         if self.scan.drop_pages {
-            // A hint: what is dirty or in use stays.
+            // A hint: dirty pages and pages in use stay.
             let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
         }
         self.flush_if_full()
@@ -283,7 +283,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names in a directory, in order: of what may be files, and of directories.
+/// The names in a directory, in order: those that may be files, and those of directories.
 fn entries(directory: &OwnedFd) -> Result<(Vec<CString>, Vec<CString>), Errno> {
     let (mut files, mut directories) = (Vec::new(), Vec::new());
     for entry in Dir::read_from(directory)? {
@@ -310,14 +310,14 @@ fn entries(directory: &OwnedFd) -> Result<(Vec<CString>, Vec<CString>), Errno> {
     Ok((files, directories))
 }
 
-/// Opens what lies below `root` on the same file system, without going through a symbolic link.
+/// Opens a path below `root` on the same file system, without following symbolic links.
 pub(super) fn open_below(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     open_at(root, &name, flags)
 }
 
 fn open_at(directory: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-    /// The kernel gives up where somebody renames directories on the way.
+    /// The kernel gives up if somebody renames directories on the way.
     const TRIES: usize = 16;
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -335,7 +335,7 @@ fn open_at(directory: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<Owne
     if flags.contains(OFlags::PATH) {
         return open(flags);
     }
-    // To look is not to use; but only its owner may leave no trace.
+    // Looking must not change access times; but only the owner may open a file that way.
     match open(flags | OFlags::NOATIME) {
         Err(Errno::PERM) => open(flags),
         opened => opened,

@@ -1,8 +1,8 @@
-//! Hearing of changes: inotify on the directories that scans have walked through.
+//! Noticing changes: inotify on the directories that scans have walked through.
 //!
-//! What is told is only that something has changed at or below a path; whoever cares scans it again, which puts watches on
-//! directories that are new. Changes within a second are one. A file that is written to and stays open is told of more rarely:
-//! its blocks change seldom, and to ask for them has it written back.
+//! A report says only that something has changed at or below a path; the receiver then scans the path again, which also watches new
+//! directories. Changes within a second are reported together. A file that is written to and stays open is reported less often: its blocks
+//! seldom change, and asking for them makes the kernel write it back.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Changes are told so long after the first of them.
+/// Changes are reported this long after the first of them.
 const AFTER_CHANGE: Duration = Duration::from_secs(1);
 /// The same for a file that is being written.
 const AFTER_WRITE: Duration = Duration::from_secs(15);
@@ -37,28 +37,28 @@ pub struct Watches {
     known: Mutex<HashMap<i32, Vec<Interest>>>,
 }
 
-/// Who is to be told of a directory's changes.
+/// A path that a directory's changes are reported for.
 struct Interest {
     path: String,
-    /// Only of what has this name.
+    /// If set, only changes of the entry with this name.
     name: Option<OsString>,
-    /// The scan that walked through it last.
+    /// The scan that last walked through it.
     scan: u64,
 }
 
 impl Watches {
-    /// None as yet.
+    /// Without watches.
     pub fn new() -> Result<Self, Errno> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self { inotify, known: Mutex::default() })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<i32, Vec<Interest>>> {
-        // Whoever panicked has left it as it was.
+        // A thread that panicked has left it consistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches an open directory for `path`, from the scan `scan` on: all that is in it, or what has a name.
+    /// Watches an open directory for `path` and the scan `scan`: all entries, or the one with the name.
     pub fn add(
         &self,
         directory: BorrowedFd<'_>,
@@ -66,7 +66,7 @@ impl Watches {
         name: Option<&OsStr>,
         scan: u64,
     ) -> Result<(), Errno> {
-        // Locked over both, so that no event comes before it is known whose it is.
+        // Locked over both steps, so that no event arrives before the interest is recorded.
         let mut known = self.known();
         let at = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&self.inotify, at.as_str(), WATCHED)?;
@@ -79,12 +79,12 @@ impl Watches {
         Ok(())
     }
 
-    /// A scan has ended: directories that `path` had before, and that it did not walk through, are watched for it no more.
+    /// A scan has ended: stops watching, for `path`, directories that this scan did not walk through.
     pub fn scanned(&self, path: &str, scan: u64) {
         self.retain(|interest| interest.path != path || interest.scan == scan);
     }
 
-    /// Nobody wants to hear of a path any more.
+    /// Stops watching for a path.
     pub fn forget(&self, path: &str) {
         self.retain(|interest| interest.path != path);
     }
@@ -93,14 +93,14 @@ impl Watches {
         self.known().retain(|watch, interests| {
             interests.retain(&keep);
             if interests.is_empty() {
-                // It may have gone with its directory.
+                // It may have vanished with its directory.
                 let _ = inotify::remove_watch(&self.inotify, *watch);
             }
             !interests.is_empty()
         });
     }
 
-    /// Waits for changes, and tells of them, until `tell` says that nobody listens.
+    /// Waits for changes, and reports them, until `tell` says that nobody listens.
     pub fn follow(&self, mut tell: impl FnMut(Vec<String>) -> bool) {
         let mut due: HashMap<String, Instant> = HashMap::new();
         loop {
@@ -136,7 +136,7 @@ impl Watches {
         while let Ok(event) = events.next() {
             let kind = event.events();
             if kind.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Anything may have happened.
+                // Any path may have changed.
                 known.values().flatten().for_each(|interest| note(&interest.path, AFTER_CHANGE));
                 continue;
             }

@@ -63,7 +63,7 @@ fn feature(subject: &str, ok: bool, otherwise: bool, missing: &str) -> Finding {
     Finding::new(subject, ok || otherwise, detail, actions)
 }
 
-/// By whom drives are attached and mounted.
+/// Which program attaches and mounts drives.
 fn rights(root: bool, helper: bool) -> Finding {
     let sudo = find_tool("sudo").is_some();
     let (detail, action): (_, Option<Actions>) = match (root, helper) {
@@ -89,7 +89,7 @@ fn exists(path: &str) -> bool {
     Path::new(path).exists()
 }
 
-/// Whether modprobe would find it, built in or not.
+/// Whether modprobe would find it, built in or as a module.
 fn is_loadable(module: &str) -> bool {
     let release = rustix::system::uname();
     let Ok(release) = release.release().to_str() else { return false };

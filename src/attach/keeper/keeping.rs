@@ -1,4 +1,4 @@
-//! The keeper's process: it waits for requests, for the daemon that it watches, and for the time to do something about that.
+//! The keeper's process: it waits for requests, for the daemon that it watches, and for the next deadline.
 
 use super::HUNG;
 use super::super::nbd;
@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a daemon that was started has ended: it does so at once, or serves for weeks.
+/// How often to check whether a started daemon has ended: it ends at once, or serves for weeks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The keeper.
@@ -25,16 +25,16 @@ pub(super) struct Keeping {
     kept: Kept,
     supervision: Supervision,
     daemon: Option<Daemon>,
-    /// How a daemon is started; the one that came last said it.
+    /// How to start a daemon, as the last daemon said.
     restart: Option<Restart>,
-    /// Those that were started and have not ended yet.
+    /// Started daemons that have not ended yet.
     children: Vec<Child>,
 }
 
-/// The daemon that is watched.
+/// The watched daemon.
 struct Daemon {
     connection: UnixStream,
-    /// Of the process that connected, and not of another one that got its number since.
+    /// The descriptor of the process that connected, which stays right even if another process gets its number.
     process: Option<OwnedFd>,
 }
 
@@ -44,7 +44,7 @@ impl Keeping {
         Keeping { listener, kept, supervision, daemon: None, restart: None, children: Vec::new() }
     }
 
-    /// Keeps and watches, until the listener fails.
+    /// Keeps and watches until the listener fails.
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             let (asks, says) = self.wait()?;
@@ -62,7 +62,7 @@ impl Keeping {
         }
     }
 
-    /// Looks which of those that were started have ended. One that ended well has left the field to another one.
+    /// Collects the started daemons that have ended. One that ended with success has yielded to another daemon.
     fn reap(&mut self) {
         let mut has_failed = false;
         self.children.retain_mut(|child| match child.try_wait() {
@@ -78,15 +78,15 @@ impl Keeping {
         }
     }
 
-    /// Whether somebody has a request, and whether the daemon says something.
+    /// Waits; returns whether there is a request, and whether the daemon has sent something.
     fn wait(&self) -> io::Result<(bool, bool)> {
-        // Nothing else tells that a child has ended.
+        // Nothing else reports that a child has ended.
         let look = (self.supervision.is_starting() && !self.children.is_empty())
             .then(|| Instant::now() + LOOK_EVERY);
         let next = self.supervision.next().into_iter().chain(look).min();
         let timeout = next.map(|next| {
             let left = next.saturating_duration_since(Instant::now());
-            // Never before: it would be asked for at once again.
+            // To the nanosecond: after a wake-up that is too early, it would only wait again.
             Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
         });
         let mut waiting = vec![PollFd::new(&self.listener, PollFlags::IN)];
@@ -135,7 +135,7 @@ impl Keeping {
         match action {
             Action::Ask => {
                 if let Some(daemon) = &mut self.daemon {
-                    // A full socket is one that nobody reads.
+                    // If the socket is full, nobody reads it.
                     let _ = daemon.connection.write(&[super::watch::ALIVE]);
                 }
             }
@@ -147,7 +147,7 @@ impl Keeping {
             }
             Action::Start(why) => match self.start(why) {
                 Ok(child) => self.children.push(child),
-                // It is waited for in vain, and tried again then.
+                // The start then times out, and is tried again.
                 Err(error) => drop(writeln!(io::stderr(), "the keeper cannot start a daemon: {error}")),
             },
             Action::LetGo => {
@@ -165,7 +165,7 @@ impl Keeping {
         let mut command = Command::new(&restart.program);
         let log = || log(restart).map(Stdio::from);
         command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
-        // The daemon before may have been systemd's, and this one is not.
+        // The daemon before may have been systemd's; this one is not.
         command
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")

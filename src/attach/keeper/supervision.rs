@@ -1,36 +1,36 @@
-//! When the keeper starts a daemon again, and when it stops trying. Nothing here waits, starts or kills: it is told what happened and when,
-//! and says what to do.
+//! When the keeper starts a daemon again, and when it stops trying. Nothing here waits, starts or kills: the state machine gets events with
+//! their times, and returns actions.
 //!
 //! A daemon that dies leaves every program on its drives waiting, and with them each global `sync` of the computer. So it is started again
-//! within a second. A daemon that does not come back would have everybody wait for ever, and so would one that dies as soon as it serves: after
-//! [`FAILURES_MAX`] starts in vain, or [`DEATHS_MAX`] deaths within [`DEATHS_WITHIN`], the keeper closes what it keeps, and programs get errors
-//! instead.
+//! within a second. If no daemon came back, or each died as soon as it served, programs would wait forever. So after [`FAILURES_MAX`]
+//! failed starts, or [`DEATHS_MAX`] deaths within [`DEATHS_WITHIN`], the keeper closes what it keeps, and programs get errors instead.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Pauses before a start: short enough that programs hardly notice one, longer where that was of no use.
+/// Pauses before a start: first so short that programs hardly notice, then longer after failed starts.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
-/// So many starts in a row may be in vain: nothing came, or what came answered nothing. One more is of no use.
+/// This many starts in a row may fail: no daemon came, or it answered nothing. One more would be of no use.
 const FAILURES_MAX: usize = 5;
-/// So many deaths of daemons that had come and answered are borne: whoever kills one now and then, by hand or for lack of memory, loses nothing.
+/// This many deaths of daemons that had come and answered are tolerated: killing one now and then, by hand or for lack of memory, loses
+/// nothing.
 const DEATHS_MAX: usize = 100;
-/// Within this time: in it a daemon that dies within seconds reaches the limit.
+/// Within this time, a daemon that keeps dying within seconds reaches the limit.
 const DEATHS_WITHIN: Duration = Duration::from_secs(600);
 /// How long a daemon may take to come: it comes before it opens any drive.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a daemon is asked whether it lives.
+/// How often to ask a daemon whether it lives.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// So many questions without an answer make a daemon that hangs: a minute, on a computer that was suspended as much as on a busy one.
+/// A daemon that leaves this many questions unanswered hangs: a minute of running time, on a busy computer as on one that was suspended.
 const UNANSWERED_MAX: u32 = 12;
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A daemon came and wants to be watched. `ours`: nobody else starts it again, as systemd would.
+    /// A daemon came and wants to be watched. `ours`: nobody else, such as systemd, starts it again.
     Came {
-        /// Whether the keeper is to start it again.
+        /// Whether the keeper must start it again.
         ours: bool,
     },
     /// It answered a question.
@@ -39,20 +39,20 @@ pub(super) enum Event {
     Leaves,
     /// Its connection ended.
     Died,
-    /// One that was started ended with an error.
+    /// A started daemon ended with an error.
     Failed,
     /// Time has passed.
     Tick,
 }
 
-/// What to do.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Ask the daemon whether it lives.
     Ask,
-    /// Kill the daemon, which hangs. That it died is told as for any other.
+    /// Kill the daemon, which hangs. Its death then arrives as an event like any other.
     Kill,
-    /// Start a daemon, because the one before ended so.
+    /// Start a daemon, because the one before ended like this.
     Start(Why),
     /// Close what is kept, so that requests fail.
     LetGo,
@@ -69,15 +69,15 @@ pub(super) enum Why {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody is to be started: none ever came, it left on purpose, or somebody else starts it.
+    /// No daemon is to be started: none ever came, it left on purpose, or somebody else starts it.
     Idle,
     /// A daemon serves.
     Watching { asked: Instant, unanswered: u32 },
-    /// One was killed because it hung.
+    /// A daemon was killed because it hung.
     Killing,
-    /// One is started at that time.
+    /// A daemon will be started at that time.
     Pausing { until: Instant, why: Why },
-    /// One was started.
+    /// A daemon was started.
     Starting { since: Instant, why: Why },
 }
 
@@ -85,18 +85,18 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Supervision {
     state: State,
-    /// Starts in a row that were in vain.
+    /// Failed starts in a row.
     failures: usize,
     deaths: VecDeque<Instant>,
 }
 
 impl Supervision {
-    /// No daemon has come yet.
+    /// Before any daemon has come.
     pub(super) fn new() -> Self {
         Self { state: State::Idle, failures: 0, deaths: VecDeque::new() }
     }
 
-    /// What is to be done now.
+    /// The action that the event requires.
     pub(super) fn apply(&mut self, now: Instant, event: Event) -> Option<Action> {
         match (event, self.state) {
             (Event::Came { ours: true }, _) => {
@@ -120,7 +120,7 @@ impl Supervision {
         }
     }
 
-    /// When time alone changes something next.
+    /// When the passing of time next requires an action.
     pub(super) fn next(&self) -> Option<Instant> {
         match self.state {
             State::Idle | State::Killing => None,
@@ -177,13 +177,13 @@ mod tests {
 
     const OURS: Event = Event::Came { ours: true };
 
-    /// Has time pass until something is to be done.
+    /// Lets time pass until there is an action.
     fn wait(supervision: &mut Supervision, now: &mut Instant) -> Option<Action> {
         *now = supervision.next()?.max(*now);
         supervision.apply(*now, Event::Tick)
     }
 
-    /// A daemon comes, and answers what it is asked at once.
+    /// A daemon comes, and answers the first question at once.
     fn comes(supervision: &mut Supervision, now: Instant) {
         assert_eq!(supervision.apply(now, OURS), Some(Action::Ask));
         supervision.apply(now, Event::Answered);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_on_purpose_or_that_systemd_keeps_is_not_started() {
+    fn a_daemon_that_leaves_or_is_systemds_is_not_started() {
         for event in [Event::Leaves, Event::Came { ours: false }] {
             let (mut supervision, now) = (Supervision::new(), Instant::now());
             supervision.apply(now, OURS);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_comes_is_given_up_after_a_bounded_time() {
+    fn gives_up_in_time_on_a_daemon_that_never_comes() {
         let (mut supervision, begun) = (Supervision::new(), Instant::now());
         let mut now = begun;
         supervision.apply(now, OURS);
@@ -230,14 +230,14 @@ mod tests {
         assert_eq!((last, starts), (Action::LetGo, FAILURES_MAX));
         assert!(now - begun < Duration::from_secs(300), "programs wait for it");
         assert_eq!(supervision.next(), None);
-        // A daemon that a person starts afterwards is watched as ever.
+        // A daemon that a person starts afterwards is watched as before.
         supervision.apply(now, OURS);
         supervision.apply(now, Event::Died);
         assert_eq!(wait(&mut supervision, &mut now), Some(Action::Start(Why::Died)));
     }
 
     #[test]
-    fn one_that_fails_at_once_is_given_up_soon() {
+    fn gives_up_soon_on_a_daemon_that_fails_at_once() {
         let (mut supervision, begun) = (Supervision::new(), Instant::now());
         let mut now = begun;
         supervision.apply(now, OURS);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_and_dies_again_and_again_is_given_up_and_one_that_is_killed_now_and_then_never() {
+    fn gives_up_on_frequent_deaths_but_not_on_rare_kills() {
         let deaths = |apart: Duration, answers: bool| {
             let (mut supervision, mut now) = (Supervision::new(), Instant::now());
             for death in 1..=300 {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_killed_within_a_bounded_time_and_started_again() {
+    fn a_hanging_daemon_is_killed_in_time_and_started_again() {
         let (mut supervision, begun) = (Supervision::new(), Instant::now());
         let mut now = begun;
         comes(&mut supervision, now);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_late_is_left_alone_and_so_is_one_on_a_computer_that_slept() {
+    fn late_answers_and_a_sleeping_computer_cause_no_restart() {
         let (mut supervision, mut now) = (Supervision::new(), Instant::now());
         comes(&mut supervision, now);
         for _ in 0..10 {

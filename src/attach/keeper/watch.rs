@@ -1,7 +1,6 @@
 //! The daemon's side of being watched: it answers the keeper's questions, says when it ends on purpose, and notices when the keeper dies.
 //!
-//! The questions are answered on the daemon's runtime, and not on a thread of their own: a runtime that is stuck is what the keeper has
-//! to notice.
+//! The questions are answered on the daemon's runtime, and not on a thread of their own: a stuck runtime is what the keeper must notice.
 
 use holdall_fuse::keeper as kept;
 use parking_lot::Mutex;
@@ -14,30 +13,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// What the keeper asks, and what it hears back.
+/// The keeper's question, and the answer to it.
 pub(super) const ALIVE: u8 = b'?';
-/// What a daemon says that ends on purpose.
+/// The message of a daemon that ends on purpose.
 pub(super) const LEAVES: u8 = b'L';
 
-/// How a daemon is started again.
+/// How to start a daemon again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
     /// Its program.
     pub program: PathBuf,
-    /// What it prints is added to this file.
+    /// Its output is appended to this file.
     pub log: PathBuf,
-    /// Where it notes the drives that it has attached. A daemon of an earlier version does not say it.
+    /// The directory with its records of attached drives. Daemons of earlier versions do not send it.
     #[serde(default)]
     pub records: PathBuf,
-    /// Whether the keeper is to do it; otherwise somebody else does.
+    /// Whether the keeper must start it; otherwise somebody else does.
     pub ours: bool,
 }
 
-/// Watched by the keeper, as long as there is one.
+/// The connection to the keeper that watches this process, if there is one.
 #[derive(Clone, Debug)]
 pub struct Watch {
     restart: Restart,
-    // Held to begin, and to say something.
+    // Held to begin, and to send something.
     connection: Arc<Mutex<Option<UnixStream>>>,
     /// The keeper has died.
     lost: Arc<Notify>,
@@ -49,7 +48,7 @@ impl Watch {
         Self { restart, connection: Arc::default(), lost: Arc::default() }
     }
 
-    /// Has the keeper at `socket` watch this process from now on. Blocks.
+    /// Makes the keeper at `socket` watch this process from now on. Blocks.
     pub(super) fn begin(&self, socket: &Path, runtime: &Handle) -> io::Result<()> {
         let mut connection = self.connection.lock();
         if connection.is_some() {
@@ -71,15 +70,15 @@ impl Watch {
         Ok(())
     }
 
-    /// Comes back each time that a keeper has died which watched this process.
+    /// Returns each time a keeper that watched this process has died.
     pub async fn lost(&self) {
         self.lost.notified().await;
     }
 
-    /// Tells the keeper that this process ends on purpose: it is not to be started again.
+    /// Tells the keeper that this process ends on purpose, and must not be started again.
     pub fn leave(&self) {
         if let Some(mut connection) = self.connection.lock().as_ref() {
-            // A keeper that has died starts nobody.
+            // A keeper that has died starts no daemon.
             let _ = connection.write_all(&[LEAVES]);
         }
     }
