@@ -1,9 +1,10 @@
 //! Holdall: the daemon (`holdalld`) and its command line (`holdall`).
 //!
-//! `api`, a package of its own, is what the two say to each other. `daemon` keeps drives and serves the API; `attach` makes a drive
-//! a mounted file system, by way of `holdall_helper`, a package of its own, where that takes root's rights; `scanner` looks at its files; `cli` is a client. `ARCHITECTURE.md` is the map.
+//! `api`, a crate of its own, is what the two say to each other. `daemon` keeps drives and serves the API; `attach` makes a drive a mounted
+//! file system, through the crate `holdall_helper` where that needs root's rights; `scanner` looks at its files; `cli` is a client.
+//! `ARCHITECTURE.md` is the map.
 
-// They panic where nobody can be told, such as a log on a disk that is full.
+// They panic if the output cannot be written, such as a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod attach;

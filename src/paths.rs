@@ -1,4 +1,4 @@
-//! Where Holdall keeps things on this computer.
+//! The places of Holdall's files on this computer.
 //!
 //! | place | override | else |
 //! | --- | --- | --- |
@@ -6,11 +6,11 @@
 //! | cache: what can be pulled again | `HOLDALL_CACHE_DIR` | `$XDG_CACHE_HOME/holdall`, `~/.cache/holdall` |
 //! | runtime: `daemon.sock` | `HOLDALL_RUNTIME_DIR` | `$XDG_RUNTIME_DIR/holdall`, `/tmp/holdall-UID` |
 //!
-//! Passphrases travel through the socket, so whoever can put a socket into the runtime directory can learn them. A
-//! client therefore checks the directory before it connects, not only the daemon before it binds: in /tmp anybody can be
-//! first to make a directory of that name.
+//! Passphrases travel through the socket, so anybody who can put a socket into the runtime directory can learn them. A client therefore
+//! checks the directory before it connects, as the daemon does before it binds: in /tmp anybody can be first to create a directory of that
+//! name.
 //!
-//! One daemon runs for each state directory. Where the environment leads to another runtime directory than the daemon's (cron, su, sudo) or to
+//! One daemon runs for each state directory. If the environment leads to another runtime directory than the daemon's (cron, su, sudo) or to
 //! none (after a logout), a client finds the daemon by the lock in the state directory ([`Paths::sockets`]).
 
 use rustix::fd::OwnedFd;
@@ -26,21 +26,21 @@ mod holding;
 
 pub use holding::{Holding, boot_id};
 
-/// What the kernel answers for an owner whom a container does not know.
+/// The kernel's answer for an owner that a container does not know.
 const UNKNOWN_OWNER: u32 = 65534;
 
 /// The places of this user's daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// What must survive: the registry, journals, keys, the daemon's log.
+    /// Files that must survive: the registry, journals, keys, the daemon's log.
     pub state: PathBuf,
-    /// What can be pulled again.
+    /// Data that can be pulled again.
     pub cache: PathBuf,
-    /// What ends with the session: the socket.
+    /// Files that end with the session: the socket.
     pub runtime: PathBuf,
 }
 
-/// Why there is no place.
+/// Why there is no usable place.
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     /// A relative path would mean another place for the daemon than for its client.
@@ -48,13 +48,13 @@ pub enum PathsError {
     Relative {
         /// The environment's variable.
         variable: &'static str,
-        /// What it is.
+        /// Its value.
         value: PathBuf,
     },
-    /// Neither an override nor a home directory.
+    /// There is neither an override nor a home directory.
     #[error("{variable} is not set, and neither is HOME")]
     NoHome {
-        /// The variable that would do.
+        /// A variable that would help.
         variable: &'static str,
     },
     /// Somebody else could put a socket there.
@@ -63,7 +63,7 @@ pub enum PathsError {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory cannot be made or looked at.
+    /// The directory cannot be created or accessed.
     #[error("cannot use {}: {source}", path.display())]
     Unusable {
         /// The directory.
@@ -74,13 +74,13 @@ pub enum PathsError {
 }
 
 impl Paths {
-    /// The places that the environment asks for. Nothing is made yet.
+    /// The places that the environment asks for. Creates nothing yet.
     pub fn from_environment() -> Result<Paths, PathsError> {
         Paths::resolve(|variable| std::env::var_os(variable), getuid().as_raw())
     }
 
     fn resolve(get: impl Fn(&str) -> Option<OsString>, uid: u32) -> Result<Paths, PathsError> {
-        // The XDG specification has relative values ignored; an override of ours that is ignored would surprise.
+        // The XDG specification ignores relative values; an override of ours that is ignored would be a surprise.
         let xdg = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
         let chosen = |variable: &'static str| match get(variable).map(PathBuf::from) {
             Some(path) if path.as_os_str().is_empty() => Ok(None),
@@ -112,12 +112,12 @@ impl Paths {
         self.runtime.join("daemon.sock")
     }
 
-    /// The daemon's socket in the state directory, which no logout takes away.
+    /// The daemon's socket in the state directory, which no logout removes.
     pub fn state_socket(&self) -> PathBuf {
         self.state.join("daemon.sock")
     }
 
-    /// Where the daemon of this state directory says that it listens. Empty if none runs, or if others could have written that.
+    /// The sockets that the daemon of this state directory has recorded. Empty if none runs, or if others could have written the record.
     pub fn sockets(&self) -> Vec<PathBuf> {
         let Some(holding) = self.holding() else { return Vec::new() };
         let is_private =
@@ -126,7 +126,7 @@ impl Paths {
     }
 
     fn holding(&self) -> Option<Holding> {
-        // Before anything in it is believed.
+        // Checked before its content is believed.
         open_state(&self.state).ok()?;
         let mut options = std::fs::OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -137,12 +137,12 @@ impl Paths {
         Holding::parse(&said).filter(|holding| !holding.is_elsewhere())
     }
 
-    /// What a daemon in the background prints.
+    /// The output of a daemon in the background.
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
     }
 
-    /// Makes what is missing, for the owner only (0700), and checks that nobody else can write to any of it.
+    /// Creates missing directories, for the owner only (0700), and checks that nobody else can write to any of them.
     pub fn prepare(&self) -> Result<(), PathsError> {
         for path in [&self.state, &self.cache, &self.runtime] {
             DirBuilder::new()
@@ -157,8 +157,8 @@ impl Paths {
         self.check_runtime().map(|_| ())
     }
 
-    /// Whether the runtime directory exists; an error if others could have put a socket there. The directory itself must
-    /// not be a symbolic link: its maker would decide whose socket is found.
+    /// Whether the runtime directory exists; an error if others could have put a socket there. The directory itself must not be a symbolic
+    /// link: its creator would decide whose socket is found.
     pub fn check_runtime(&self) -> Result<bool, PathsError> {
         match open_private(&self.runtime) {
             Ok(_) => Ok(true),
@@ -169,9 +169,9 @@ impl Paths {
 }
 
 /// Opens a directory that only this user can change: it belongs to this user, nobody else may write to it, it is no link, and nobody else
-/// can put another one in its place. What is opened is what was checked, whatever happens to the path.
+/// can replace it. The opened directory is the checked one, whatever happens to the path.
 ///
-/// Others may enter a directory that a person made and named in an override.
+/// A directory that a person created and named in an override may be one that others can enter.
 pub fn open_private(path: &Path) -> Result<OwnedFd, PathsError> {
     let directory = open_directory(path, OFlags::NOFOLLOW)?;
     let parents = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
@@ -185,7 +185,7 @@ pub fn open_private(path: &Path) -> Result<OwnedFd, PathsError> {
     Ok(directory)
 }
 
-/// The same for what may be a link to a larger disk.
+/// The same for a directory that may be a link to a larger disk.
 fn open_state(path: &Path) -> Result<OwnedFd, PathsError> {
     open_directory(path, OFlags::empty())
 }
@@ -193,7 +193,7 @@ fn open_state(path: &Path) -> Result<OwnedFd, PathsError> {
 fn open_directory(path: &Path, flags: OFlags) -> Result<OwnedFd, PathsError> {
     let flags = flags | OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| match errno {
-        // It is a link, or no directory, or closed to this user.
+        // It is a link, no directory, or closed to this user.
         rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR | rustix::io::Errno::ACCESS => {
             PathsError::NotPrivate { path: path.to_owned() }
         }
@@ -208,8 +208,8 @@ fn is_ours_alone(facts: &Stat) -> bool {
     facts.st_uid == getuid().as_raw() && facts.st_mode & 0o022 == 0
 }
 
-/// Whether somebody else could exchange what lies in a directory of that owner and mode: its owner could, and everybody could who may write
-/// to it, unless it is sticky as /tmp is.
+/// Whether somebody else could replace an entry of a directory with this owner and mode: the owner could, and so could everybody who may
+/// write to it, unless it is sticky as /tmp is.
 fn can_others_replace(owner: u32, mode: u32) -> bool {
     let is_trusted = [0, UNKNOWN_OWNER, getuid().as_raw()].contains(&owner);
     let is_open = mode & 0o002 != 0 && mode & 0o1000 == 0;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_ignored_where_xdg_says_so_and_refused_elsewhere() {
+    fn relative_paths_are_ignored_for_xdg_and_refused_elsewhere() {
         let paths = resolve(&[("HOME", "/home/ann"), ("XDG_STATE_HOME", "state")]).unwrap();
         assert_eq!(paths.state, Path::new("/home/ann/.local/state/holdall"));
         let refused = resolve(&[("HOME", "/home/ann"), ("HOLDALL_STATE_DIR", "state")]);
@@ -258,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_home_the_error_names_the_variable_that_would_do() {
+    fn without_a_home_the_error_names_a_variable_to_set() {
         assert!(matches!(resolve(&[]), Err(PathsError::NoHome { variable: "HOLDALL_STATE_DIR" })));
     }
 
     #[test]
-    fn what_is_made_is_private_and_what_others_can_change_is_refused() {
+    fn creates_private_directories_and_refuses_those_others_can_change() {
         let dir = tempfile::tempdir().unwrap();
         let below = |name| dir.path().join(name);
         let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };
@@ -292,14 +292,14 @@ mod tests {
         paths.prepare().unwrap();
         set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(paths.check_runtime(), Err(PathsError::NotPrivate { path }) if path == open));
-        // As /tmp is.
+        // Sticky, as /tmp is.
         set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
         assert!(paths.check_runtime().unwrap());
         assert!(can_others_replace(getuid().as_raw() + 1, 0o755), "its owner could");
     }
 
     #[test]
-    fn a_socket_is_found_by_the_state_directory_only_where_it_is_private() {
+    fn a_recorded_socket_is_used_only_in_a_private_directory() {
         let dir = tempfile::tempdir().unwrap();
         let below = |name| dir.path().join(name);
         let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };

@@ -1,10 +1,10 @@
-//! How errors are worded for people, here and in the daemon.
+//! The wording of errors for people, here and in the daemon.
 
 use crate::api::{Action, Actions};
 pub use holdall_api::words::{sentence, unsentenced, why};
 use holdall_core::store::url::UrlError;
 
-/// What is wrong with a store's address, and what to do.
+/// What is wrong with a store's address, and what to do about it.
 pub fn address(error: &UrlError) -> (String, Actions) {
     match error {
         UrlError::Scheme { .. } | UrlError::Relative { .. } | UrlError::Malformed { .. } => {

@@ -1,4 +1,4 @@
-//! The command line's grammar. Texts here are what `--help` and the man pages say.
+//! The command line's grammar. Its texts are those of `--help` and the man pages.
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};

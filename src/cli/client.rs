@@ -1,4 +1,4 @@
-//! Talks to the daemon: HTTP/1.1 on its socket, as `api` describes it.
+//! The client of the daemon: HTTP/1.1 on its socket, as `api` describes it.
 //!
 //! Each request has its own connection, because closing it is how a request is cancelled.
 
@@ -23,23 +23,23 @@ pub mod lines;
 
 use lines::Lines;
 
-/// A question changes nothing: where the service ends under it, the one that comes next is asked, so often at most.
+/// A GET changes nothing: if the service ends meanwhile, the request is repeated to its successor, up to this number of requests.
 const QUESTIONS_MAX: usize = 3;
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// A way to the daemon, which is started if it does not run.
+/// A connection to the daemon, which is started if it does not run.
 pub struct Client<'a> {
     paths: &'a Paths,
     progress: &'a Reporter,
 }
 
 impl<'a> Client<'a> {
-    /// Nothing is connected yet.
+    /// Connects nothing yet.
     pub fn new(paths: &'a Paths, progress: &'a Reporter) -> Client<'a> {
         Client { paths, progress }
     }
 
-    /// What is at `path`.
+    /// Gets the document at `path`.
     pub async fn get(&self, path: &str) -> Result<Value, CliError> {
         let mut asked = 0;
         loop {
@@ -55,7 +55,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Has `path` done. Progress is shown while it is.
+    /// Posts to `path`, and shows the progress meanwhile.
     pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, CliError> {
         self.posting(path, body).await?.result(self.progress).await
     }
@@ -82,7 +82,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// One path segment: a drive or a label may have characters that mean something in a URL.
+/// Encodes one path segment: a drive's name or a label may contain characters that are special in a URL.
 pub fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -103,7 +103,7 @@ pub async fn request(
 ) -> Result<Answer, CliError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(gone)?;
     let connection = Connection(tokio::spawn(async move {
-        // How it ended is seen by whoever waits for the answer.
+        // The code that waits for the answer sees how it ended.
         let _ = connection.await;
     }));
     let mut request = Request::builder().method(method).uri(path).header(header::HOST, "holdall");
@@ -117,7 +117,7 @@ pub async fn request(
     Answer::accept(response, connection).await
 }
 
-/// The answer to a request that was accepted. Dropping it cancels what has not been committed.
+/// The answer to a request that was accepted. Dropping it cancels whatever was not committed.
 pub struct Answer {
     lines: Lines<Incoming>,
     is_lines: bool,
@@ -147,24 +147,24 @@ impl Answer {
         })
     }
 
-    /// The next line, without its end.
+    /// The next line, without its line end.
     pub async fn line(&mut self) -> Result<Option<Vec<u8>>, CliError> {
         self.lines.next().await.map_err(gone)
     }
 
-    /// The result, once it is there. Progress on the way is shown.
+    /// Waits for the result, and shows the progress meanwhile.
     pub async fn result(mut self, progress: &Reporter) -> Result<Value, CliError> {
         self.wait_for_result(progress).await
     }
 
-    /// The same, keeping the connection open: some things last as long as it does.
+    /// The same, but keeps the connection open: some effects last only as long as it does.
     pub async fn wait_for_result(&mut self, progress: &Reporter) -> Result<Value, CliError> {
         let result = self.outcome(|step| progress.show(step)).await;
         progress.clear();
         result
     }
 
-    /// What comes of it, whichever way this request is answered. `show` is called with how far it is.
+    /// The result, for an answer with or without lines. Calls `show` with each progress.
     pub async fn value(mut self, show: impl FnMut(Progress)) -> Result<Value, CliError> {
         match self.is_lines {
             true => self.outcome(show).await,
@@ -199,7 +199,7 @@ impl Answer {
     }
 }
 
-/// The task that moves a connection's bytes; it ends with whoever wanted them.
+/// The task that moves a connection's bytes; it ends when this is dropped.
 struct Connection(JoinHandle<()>);
 
 impl Drop for Connection {

@@ -1,5 +1,5 @@
-//! Credentials of stores, in the forms that people have them: as JSON, as AWS's tools and consoles write them, as a user
-//! and a password. Nothing here repeats what it has read: an error says which forms there are.
+//! Credentials of stores, in the forms in which people have them: as JSON, as AWS's tools and consoles write them, as a user and a
+//! password. Nothing here repeats what it has read: an error only says which forms exist.
 
 use crate::api::StoreCredentials;
 use crate::cli::failure::CliError;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 mod forms;
 
-/// A file that has more was hardly meant.
+/// A larger file is hardly the intended one.
 const FILE_LIMIT_BYTES: u64 = 64 << 10;
 
 /// How credentials are given on the command line.
@@ -20,14 +20,14 @@ const FILE_LIMIT_BYTES: u64 = 64 << 10;
 pub struct Given<'a> {
     /// In this file; `-` is standard input.
     pub file: Option<&'a Path>,
-    /// Of several in it these, or of those in `~/.aws`.
+    /// The profile to use, in the file or in `~/.aws`.
     pub profile: Option<&'a str>,
 }
 
 impl Given<'_> {
     /// Credentials, if any are given.
     pub fn read(&self, url: &str) -> Result<Option<StoreCredentials>, CliError> {
-        // What credentials look like goes by what they are for.
+        // The form of the credentials depends on the kind of store.
         StoreUrl::read(url, std::env::home_dir().as_deref()).map_err(|error| {
             let (message, action) = address(&error);
             CliError::usage(message, action)
@@ -52,7 +52,7 @@ impl Given<'_> {
         }
     }
 
-    /// Credentials; where none are given the person at the terminal is asked.
+    /// Reads credentials; if none are given, asks the person at the terminal.
     pub async fn read_or_ask(&self, url: &str) -> Result<StoreCredentials, CliError> {
         if let Some(given) = self.read(url)? {
             return Ok(given);

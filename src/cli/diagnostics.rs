@@ -8,13 +8,13 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Prints the bundle, or writes it to a file.
+/// Prints the report, or writes it to a file.
 pub async fn run(out: Option<&Path>, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
     let value = client.get("/v1/diagnostics").await?;
     let bundle: Diagnostics = serde_json::from_value(value.clone())
         .map_err(|error| crate::cli::client::not_understood(&error.to_string()))?;
-    // Who helps wants the names of objects in full.
+    // A person who helps needs the full names of objects.
     let text = if output.json { value.to_string() } else { text(&bundle) };
     let Some(path) = out else { return output.line(&text) };
     write(path, &text)?;
@@ -28,7 +28,7 @@ fn text(bundle: &Diagnostics) -> String {
     files.collect::<Vec<_>>().join("\n")
 }
 
-/// Only its owner can read it: it names drives and computers.
+/// Writes a file that only its owner can read: it names drives and computers.
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {

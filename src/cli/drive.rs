@@ -1,4 +1,4 @@
-//! `holdall drive`: each command is a request, and words for its result.
+//! `holdall drive`: each command is a request, and its result in words.
 
 use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Queued, Snapshot, Synced};
 use crate::cli::args::drive::{DriveCommand, SnapshotCommand};
@@ -22,7 +22,7 @@ mod serve;
 
 /// What a command works with.
 pub struct Session<'a> {
-    /// The way to the daemon.
+    /// The connection to the daemon.
     pub client: Client<'a>,
     /// Where progress goes.
     pub progress: &'a Reporter,
@@ -132,19 +132,19 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
     }
 }
 
-/// Shows how all drives are.
+/// Shows the status of all drives.
 pub async fn status_of_all(session: &Session<'_>) -> Result<(), CliError> {
     let value = session.client.get("/v1/drives").await?;
     let words = |drives: &Vec<DriveStatus>, paint| status::overview(drives, paint);
     session.output.result(&value, words).map(drop)
 }
 
-/// What is done with a drive.
+/// The path of an operation on a drive.
 fn route(name: &str, verb: &str) -> String {
     format!("/v1/drives/{}/{verb}", segment(name))
 }
 
-/// The daemon has another working directory than the person who typed `path`.
+/// The daemon's working directory is not that of the person who typed `path`.
 fn absolute(path: &Path) -> Result<String, CliError> {
     let unusable = |why: &str| {
         let message = format!("{} cannot be used: {why}.", path.display());

@@ -1,4 +1,4 @@
-//! Follows what the daemon tells: server-sent events, over as many daemons as come and go meanwhile.
+//! Follows the daemon's events: server-sent events, across all daemons that come and go meanwhile.
 
 use crate::api::Event;
 use crate::cli::client::{self, Answer, not_understood};
@@ -13,7 +13,7 @@ use std::io::stdout;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Between looks for the next daemon. One that was stopped on purpose is not started again by whoever only watches.
+/// The pause before looking for the next daemon. A daemon that was stopped on purpose is not started again by a command that only watches.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints events until interrupted, or until nobody reads them.
@@ -27,7 +27,7 @@ pub async fn follow(paths: &Paths, output: Output) -> Result<(), CliError> {
 async fn follow_daemons(paths: &Paths, output: Output) -> Result<(), CliError> {
     let mut stream = start::connect_or_start(paths).await?;
     loop {
-        // A daemon that ends in the middle of it is what we reconnect for.
+        // A daemon that ends in the middle is the reason for the loop.
         if let Ok(answer) = client::request(stream, Method::GET, "/v1/events", None).await {
             print_all(answer, output).await?;
         }
@@ -49,7 +49,7 @@ async fn print_all(mut answer: Answer, output: Output) -> Result<(), CliError> {
     while let Ok(Some(line)) = answer.line().await {
         match data_of(&line) {
             Some(part) => {
-                // The format's rule for data of several lines.
+                // The format joins data lines with a newline.
                 if !data.is_empty() {
                     data.push(b'\n');
                 }
@@ -64,7 +64,7 @@ async fn print_all(mut answer: Answer, output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The data in a line of server-sent events; comments, names and numbers have none.
+/// The data in a line of server-sent events; comments, event names and ids have none.
 /// See <https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>.
 fn data_of(line: &[u8]) -> Option<&[u8]> {
     let data = line.strip_prefix(b"data:")?;
@@ -77,7 +77,7 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
     if output.json {
         return output.line(&value.to_string());
     }
-    // A later daemon may tell of things that this version does not know; whoever watches wants the rest.
+    // A later daemon may send events that this version does not know; the others are still wanted.
     match serde_json::from_value::<Event>(value) {
         Ok(Event::Drive(drive)) => {
             let state = status::state(&drive, output.paint);
@@ -90,10 +90,10 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
     }
 }
 
-/// Returns when the reader of our output has gone, so that `holdall events | head -1` does not wait for an event that
-/// nobody is going to see. A file has no reader, and never returns.
+/// Returns when the reader of our output has gone, so that `holdall events | head -1` does not wait for an event that nobody will see. A
+/// file has no reader; then this never returns.
 async fn reader_left() {
-    // In a thread, which ends with the process: poll(2) always tells of errors, and we ask for nothing else.
+    // In a thread, which ends with the process: poll(2) always reports errors, and we request nothing else.
     let watch = tokio::task::spawn_blocking(|| {
         let out = stdout();
         poll(&mut [PollFd::new(&out, PollFlags::empty())], None)

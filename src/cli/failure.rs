@@ -1,23 +1,23 @@
-//! How a command ends other than well, and what it says then.
+//! How a command fails, and what it says then.
 
 use crate::api::{Action, Actions, Code, Failure};
 use crate::paths::PathsError;
 pub use crate::words::{sentence, why};
 use std::io;
 
-/// Why a command did not end well.
+/// Why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
     /// It failed, here or in the daemon.
     Failed(Failure),
-    /// It did what it was to do, and its result, which has been printed, is bad news.
+    /// It did its work and printed the result, but the result is bad news.
     BadNews(Code),
-    /// Nobody reads what it prints any more: `holdall events | head -1` is in order.
+    /// Nobody reads its output any longer: for `holdall events | head -1` that is in order.
     ReaderLeft,
 }
 
 impl CliError {
-    /// A failure. `consequence` says what it means for one's data, `action` what to do.
+    /// A failure. `consequence` says what it means for the person's data, `action` what to do.
     pub fn new(
         code: Code,
         message: impl Into<String>,
@@ -33,7 +33,7 @@ impl CliError {
     }
 }
 
-/// The consequence of failing early.
+/// The consequence of an early failure.
 pub const NOTHING_DONE: &str = "Nothing was done.";
 
 impl From<PathsError> for CliError {

@@ -1,4 +1,4 @@
-//! What Ctrl-C leaves behind, for each command: closing the connection cancels what has not been committed.
+//! What Ctrl-C leaves behind, for each command: closing the connection cancels whatever was not committed.
 
 use crate::api::{Action, Actions, Progress, Unit};
 use crate::cli::args::Command;
@@ -9,14 +9,14 @@ use crate::cli::output::Output;
 use crate::cli::progress::{Phase, Reporter};
 use crate::sizes::format_bytes;
 
-/// What shells add to a signal's number to make an exit code of it.
+/// Shells add this to a signal's number to make an exit code.
 const SIGNAL_BASE: i32 = 128;
 
-/// Says what was and what was not done, and returns the exit code.
+/// Says what was done and what was not, and returns the exit code.
 pub fn tell(command: &Command, signal: i32, progress: &Reporter, output: Output) -> u8 {
     let at = progress.last().map(|last| format!(" at: {}", how_far(&last))).unwrap_or_default();
     let (consequence, actions) = match (progress.phase(), command) {
-        // It runs until it is interrupted, so an interruption is how it ends well.
+        // A command that runs until it is interrupted ends well this way.
         (Phase::Serving, _) => return 0,
         (Phase::Preparing, Command::Events) => return exit_code(signal),
         (Phase::Preparing, _) => nothing_done(),
@@ -50,7 +50,7 @@ fn nothing_done() -> (&'static str, Actions) {
     (NOTHING_DONE, Actions::default())
 }
 
-/// What it means, and what to do.
+/// The consequence, and what to do.
 fn left(command: &Command) -> (&'static str, Actions) {
     let command = match command {
         Command::Drive(command) => command,
@@ -181,7 +181,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn of_replicas_it_says_what_is_true_of_each_command() {
+    fn each_replica_command_gets_its_own_consequence() {
         let words = |line: &str| {
             let arguments = Arguments::parse_from(line.split(' '));
             left(&arguments.command)

@@ -33,7 +33,7 @@ pub async fn run(arguments: &LimitsArguments, session: &Session<'_>) -> Result<(
     output.result(&value, |limits: &Limits, _| shown(limits, &TimeZone::system())).map(drop)
 }
 
-/// The proxy that was given. A login comes from a file: a command line is no place for it.
+/// The proxy that was given. Its login comes from a file: a command line is no place for a secret.
 fn proxy(arguments: &LimitsArguments) -> Result<Option<SetProxy>, CliError> {
     let Some(given) = &arguments.proxy else { return Ok(None) };
     let login =
@@ -58,7 +58,7 @@ fn proxy(arguments: &LimitsArguments) -> Result<Option<SetProxy>, CliError> {
     }))
 }
 
-/// What is said of the proxy.
+/// The proxy, in words.
 fn shown_proxy(limits: &Limits) -> String {
     let address = limits.proxy_address.as_deref();
     match (limits.proxy, address) {
@@ -112,7 +112,7 @@ fn shown(limits: &Limits, zone: &TimeZone) -> String {
     let own = limits.cache_of.iter().map(|(name, bytes)| (format!("cache of {name}"), *bytes));
     let caches =
         total.into_iter().chain(own).map(|(name, bytes)| format!("{name:<20} {}", format_bytes(bytes)));
-    // Behind what each may take.
+    // After the limits for each drive.
     drop(lines.splice(3..3, caches));
     lines.join("\n")
 }

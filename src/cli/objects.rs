@@ -1,10 +1,10 @@
-//! Names of objects in what people read. In full they have 100 letters that nobody reads; `--verbose` shows them so.
+//! Names of objects in texts for people. In full they have 100 characters that nobody reads; `--verbose` shows them in full.
 
 use std::borrow::Cow;
 
-/// How many letters of the part that is unique are shown.
+/// How many characters of the unique part are shown.
 const SHOWN: usize = 8;
-/// The shortest name: a kind, and a drive, an epoch, a number and what is unique.
+/// The shortest name: a kind, a drive, an epoch, a number and the unique part.
 const LONG: usize = 100;
 
 /// The same text with `seg/4f/<drive>-<epoch>-<number>-<unique>` as `seg/…4f0e1d2c`.
@@ -64,7 +64,7 @@ mod tests {
         ] {
             assert_eq!(shortened(text), text);
         }
-        // A path that only ends like one.
+        // A path that only ends like a name.
         let path = format!("/srv/{NAME}");
         assert_eq!(shortened(&path), path);
     }

@@ -17,24 +17,24 @@ pub struct Output {
     pub json: bool,
     /// With colour.
     pub paint: Paint,
-    /// With the names of objects in full.
+    /// With the full names of objects.
     pub verbose: bool,
 }
 
 impl Output {
-    /// Colour only for a person who did not decline it (<https://no-color.org>).
+    /// Colour only for a person who has not declined it (<https://no-color.org>).
     pub fn new(json: bool, verbose: bool) -> Output {
         let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Output { json, paint: Paint(stdout().is_terminal() && !declined && !json), verbose }
     }
 
-    /// Prints a daemon's result: as it is with --json, else as `show` words it.
+    /// Prints a daemon's result: unchanged with --json, otherwise in the words of `show`.
     pub fn result<T: DeserializeOwned>(
         &self,
         value: &Value,
         show: impl FnOnce(&T, Paint) -> String,
     ) -> Result<T, CliError> {
-        // Read even where it is printed as it is: commands look at it for their exit codes.
+        // Parsed even if it is printed unchanged: commands derive their exit codes from it.
         let typed: T =
             serde_json::from_value(value.clone()).map_err(|error| not_understood(&error.to_string()))?;
         match self.json {
@@ -44,7 +44,7 @@ impl Output {
         Ok(typed)
     }
 
-    /// Prints a result that says nothing but that it is done.
+    /// Prints a result that only says that the work is done.
     pub fn done(&self, value: &Value, text: &str) -> Result<(), CliError> {
         if self.json { self.line(&value.to_string()) } else { self.words(text) }
     }
@@ -58,7 +58,7 @@ impl Output {
         if self.verbose { text.into() } else { shortened(text) }
     }
 
-    /// Prints text, with an end of line. Nothing for an empty one.
+    /// Prints text with a line end; prints nothing if it is empty.
     pub fn line(&self, text: &str) -> Result<(), CliError> {
         if text.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl Output {
         writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).map_err(CliError::from)
     }
 
-    /// Prints why it failed: three lines, or one object.
+    /// Prints a failure: three lines, or one object.
     pub fn failure(&self, failure: &Failure) {
         let text = match self.json {
             true => serde_json::to_string(failure).expect("a failure is made of strings"),
@@ -85,7 +85,7 @@ impl Output {
         complain(&text);
     }
 
-    /// Prints what an interruption left. It is no failure of the contract, so its code is none of `api::Code`.
+    /// Prints the consequence of an interruption. The contract does not count it as a failure, so its code is not an `api::Code`.
     pub fn interrupted(&self, message: &str, consequence: &str, actions: Actions) {
         let action = &*actions.sentences();
         complain(&match self.json {
@@ -105,29 +105,29 @@ fn three_lines(message: &str, consequence: &str, action: &str) -> String {
 
 fn complain(text: &str) {
     let text = if stderr().is_terminal() { Cow::from(printable(text)) } else { text.into() };
-    // There is nowhere left to say that this failed.
+    // There is nowhere left to report that this failed.
     let _: io::Result<()> = writeln!(stderr(), "{text}");
 }
 
-/// Whether there is colour.
+/// Whether to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint(pub bool);
 
-/// What a colour means; it only repeats what an icon and a word say.
+/// The meaning of a colour; it only repeats what an icon and a word say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hue {
     /// All is well.
     Good,
-    /// Something is going on, or waits.
+    /// Something is under way, or waits.
     Busy,
-    /// A person has to look at it.
+    /// A person has to act.
     Bad,
     /// Not in use.
     Dim,
 }
 
 impl Hue {
-    /// What a terminal is told for each, in their order, and where it ends.
+    /// The terminal's code for each, in order, and the one that ends them.
     pub(super) const CODES: [&str; 5] = ["\x1b[32m", "\x1b[33m", "\x1b[31;1m", "\x1b[2m", "\x1b[0m"];
 }
 

@@ -1,4 +1,4 @@
-//! `holdall pin`, `unpin`, `pins`, `evict` and `wait`: each is a request, and words for its result.
+//! `holdall pin`, `unpin`, `pins`, `evict` and `wait`: each is a request, and its result in words.
 
 use crate::api::{self, Evicted, Waited};
 use crate::cli::args::pins::{Pin, Wait, Which};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Always keeps files here.
 pub async fn pin(pin: &Pin, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
-    // Where nobody sees how far it is, nobody waits for it.
+    // If nobody can see the progress, nobody waits for it.
     let wait = pin.wait || !pin.no_wait && stderr().is_terminal();
     let (paths, drive) = named(&pin.which)?;
     let only_told = pin.dry_run || pin.status;
@@ -27,14 +27,14 @@ pub async fn pin(pin: &Pin, session: &Session<'_>) -> Result<(), CliError> {
     output.result(&value, |pins: &Vec<api::Pin>, _| show::each(pins, words)).map(drop)
 }
 
-/// Keeps them no more.
+/// Stops keeping them.
 pub async fn unpin(which: &Which, session: &Session<'_>) -> Result<(), CliError> {
     let (paths, drive) = named(which)?;
     let value = session.client.post("/v1/pins/remove", &api::NamedPaths { paths, drive }).await?;
     session.output.result(&value, |pins: &Vec<api::Pin>, _| show::unpinned(pins)).map(drop)
 }
 
-/// Shows what is always kept here.
+/// Shows the pins.
 pub async fn list(name: Option<&str>, session: &Session<'_>) -> Result<(), CliError> {
     let path = match name {
         Some(name) => format!("/v1/drives/{}/pins", segment(name)),
@@ -44,7 +44,7 @@ pub async fn list(name: Option<&str>, session: &Session<'_>) -> Result<(), CliEr
     session.output.result(&value, |pins: &Vec<api::Pin>, paint| show::list(pins, paint)).map(drop)
 }
 
-/// Takes files out of the cache.
+/// Evicts files from the cache.
 pub async fn evict(which: &Which, session: &Session<'_>) -> Result<(), CliError> {
     let (paths, drive) = named(which)?;
     let value = session.client.post("/v1/evict", &api::NamedPaths { paths, drive }).await?;
@@ -64,8 +64,8 @@ fn named(which: &Which) -> Result<(Vec<String>, Option<String>), CliError> {
     Ok((paths, which.drive.clone()))
 }
 
-/// The path as the daemon knows it: absolute, and without the symbolic links that lead to what it names. What it names may be
-/// gone, or be a link itself, which is not followed.
+/// The path as the daemon knows it: absolute, with the symbolic links on the way to its last part resolved. The last part may not exist, or
+/// be a link itself, which is not followed.
 fn resolved(path: &Path) -> Result<String, CliError> {
     let unusable = |why: &str| {
         CliError::usage(format!("{} cannot be used: {why}.", path.display()), "Give another path.")
@@ -73,13 +73,13 @@ fn resolved(path: &Path) -> Result<String, CliError> {
     let absolute = std::path::absolute(path).map_err(|error| unusable(&error.to_string()))?;
     let last = absolute.components().next_back();
     let resolved = match (absolute.parent(), absolute.file_name()) {
-        // The last part is a name that stays as it is.
+        // The last part is a name, and stays unchanged.
         (Some(parent), Some(name)) if matches!(last, Some(std::path::Component::Normal(_))) => {
             std::fs::canonicalize(parent).map(|parent| parent.join(name))
         }
         _ => std::fs::canonicalize(&absolute),
     };
-    // What is not there may have been pinned.
+    // A missing file may still be pinned.
     let resolved: PathBuf = resolved.unwrap_or(absolute);
     resolved.into_os_string().into_string().map_err(|_| unusable("its name is not UTF-8"))
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_are_followed_and_the_last_one_is_not() {
+    fn resolves_links_on_the_way_but_not_the_last_one() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("real")).unwrap();

@@ -1,10 +1,10 @@
-//! What may go to a terminal: a file's, a drive's or a computer's name may hold what a terminal obeys, and comes from whoever wrote to the
-//! store. It is shown, and not obeyed. What goes to a file or a pipe stays as it is.
+//! What may be sent to a terminal. The name of a file, a drive or a computer may contain control characters, and anybody who wrote to the
+//! store may have chosen it. They are shown, and not obeyed. Output to a file or a pipe stays unchanged.
 
 use super::output::Hue;
 use std::fmt::Write;
 
-/// Text for a person's terminal: lines, tabs and our own colours stay.
+/// Makes text safe for a terminal: line ends, tabs and our own colours stay.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -35,7 +35,8 @@ fn push(shown: &mut String, character: char) {
     }
 }
 
-/// One JSON document for a terminal. It escapes what is below a space itself; the rest is escaped as JSON has it, so that it stays one.
+/// Makes a JSON document safe for a terminal. JSON itself escapes characters below the space; the rest is escaped as JSON requires, so that
+/// it stays the same document.
 pub fn printable_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -49,7 +50,7 @@ pub fn printable_json(text: &str) -> String {
     shown
 }
 
-/// Whether a terminal may do something else than show it: controls, and what turns the direction of the text around.
+/// Whether a terminal may obey a character instead of showing it: controls, and those that change the direction of text.
 fn is_obeyed(character: char) -> bool {
     let turns =
         matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

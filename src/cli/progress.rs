@@ -1,4 +1,4 @@
-//! Shows how far a request is: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
+//! Shows a request's progress: a bar on a terminal, lines of JSON with --json, nothing in a pipe.
 
 use crate::api::{Line, Progress, Unit};
 use crate::cli::printable::printable;
@@ -14,27 +14,27 @@ use std::time::Instant;
 pub struct Reporter {
     json: bool,
     bar: ProgressBar,
-    /// How fast it goes, in times since it was begun to be looked at.
+    /// Measures the rate, with times since `begun`.
     meter: RefCell<Meter>,
     begun: Instant,
-    /// What a person who interrupts wants to know.
+    /// For a person who interrupts the command.
     last: RefCell<Option<Progress>>,
     phase: Cell<Phase>,
 }
 
-/// What an interruption can have interrupted.
+/// How far a command has got, for its interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing that changes anything has been asked of the daemon yet.
+    /// Nothing that changes anything has been requested yet.
     Preparing,
-    /// It has.
+    /// The daemon has got the request.
     Requested,
-    /// A drive is being served, which is meant to be interrupted.
+    /// A drive is being served, until it is interrupted.
     Serving,
 }
 
 impl Reporter {
-    /// Nothing is shown before there is progress.
+    /// Shows nothing before there is progress.
     pub fn new(json: bool) -> Reporter {
         let visible = !json && stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -49,11 +49,11 @@ impl Reporter {
         }
     }
 
-    /// It is so far now.
+    /// Shows new progress.
     pub fn show(&self, progress: Progress) {
         if self.json {
             let line = serde_json::to_string(&Line::Progress(progress.clone()));
-            // Whoever closed standard error does not care, and the result still counts.
+            // If standard error was closed, nobody wants the progress, but the result still counts.
             let _ = writeln!(stderr(), "{}", line.expect("progress is made of strings and numbers"));
         } else {
             self.draw(&progress);
@@ -61,22 +61,22 @@ impl Reporter {
         *self.last.borrow_mut() = Some(progress);
     }
 
-    /// It has ended, well or not.
+    /// The work has ended, well or not.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// How far it was when it was last heard of.
+    /// The last known progress.
     pub fn last(&self) -> Option<Progress> {
         self.last.borrow().clone()
     }
 
-    /// The command has got further.
+    /// Enters the next phase.
     pub fn enter(&self, phase: Phase) {
         self.phase.set(phase);
     }
 
-    /// How far the command has got.
+    /// The present phase.
     pub fn phase(&self) -> Phase {
         self.phase.get()
     }
@@ -89,7 +89,7 @@ impl Reporter {
             }
             None => true,
         };
-        // Before the first drawing of a stage, or it would show what another one had.
+        // Before the first drawing of a stage, or it would show the numbers of another stage.
         if begins || self.bar.is_finished() {
             self.bar.set_style(style(progress));
             self.bar.set_length(progress.total);
@@ -107,7 +107,7 @@ impl Reporter {
     }
 }
 
-/// What is told of the time that the rest takes: nothing where that cannot be trusted.
+/// The remaining time in words: empty unless the estimate can be trusted.
 fn left(meter: &Meter, progress: &Progress) -> String {
     let time = meter.time_left(progress.total.saturating_sub(progress.done));
     time.map_or_else(String::new, |time| format!(", {} left", format_duration(time)))
@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_time_that_is_left_is_told_where_it_goes_on_steadily() {
+    fn the_remaining_time_is_shown_while_progress_is_steady() {
         let told = |done: fn(u64) -> u64| {
             let (mut meter, mut last) = (Meter::default(), 0);
             for second in 0..=10 {
@@ -142,7 +142,7 @@ mod tests {
             left(&meter, &progress)
         };
         assert_eq!(told(|second| second), ", 2 min left");
-        // All at once, as of what was there already, says nothing about the rest.
+        // Progress all at once, as of data that was here already, says nothing about the rest.
         assert_eq!(told(|second| if second == 0 { 0 } else { 50 }), "");
         assert_eq!(told(|_| 0), "");
     }

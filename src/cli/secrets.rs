@@ -1,5 +1,4 @@
-//! Passphrases and recovery keys: from files or a terminal, never from the command line, where every process can read
-//! them.
+//! Passphrases and recovery keys: read from files or a terminal, never from the command line, where every process can read them.
 
 use crate::api::Code;
 use crate::cli::failure::{CliError, NOTHING_DONE, why};
@@ -13,14 +12,14 @@ use std::path::{Path, PathBuf};
 /// U+FEFF, the byte order mark.
 const MARK: char = '\u{feff}';
 
-/// Longest passphrase or key. A file that has more was hardly meant.
+/// The longest passphrase or key. A larger file is hardly the intended one.
 const SECRET_LIMIT_BYTES: u64 = 4096;
 
-/// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it, nor is the mark at its beginning by which
-/// some editors say that it is UTF-8.
+/// The secret in `path`, or in standard input for `-`. One newline at its end is not part of it, nor is the byte order mark with which some
+/// editors begin a UTF-8 file.
 pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
     let shown = shown(path);
-    // Two more for the newline, one more to tell that it is too long.
+    // Two more for the newline, and one more to detect that it is too long.
     let text = read_bounded(path, what, SECRET_LIMIT_BYTES + 3 + MARK.len_utf8() as u64)?;
     let text = text.strip_prefix(MARK).unwrap_or(&text);
     let secret = text.strip_suffix('\n').unwrap_or(text);
@@ -40,7 +39,7 @@ pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
     }
 }
 
-/// The text in `path`, or in standard input for `-`, which is not empty and not longer than `limit_bytes`.
+/// The text in `path`, or in standard input for `-`; an error if it is empty or longer than `limit_bytes`.
 pub fn read_text(path: &Path, what: &str, limit_bytes: u64) -> Result<String, CliError> {
     let text = read_bounded(path, what, limit_bytes + 1)?;
     if text.trim().is_empty() {
@@ -54,7 +53,7 @@ pub fn read_text(path: &Path, what: &str, limit_bytes: u64) -> Result<String, Cl
     Ok(text)
 }
 
-/// A new passphrase: from `file`, else from the terminal. `option` is what to give where there is none.
+/// A new passphrase: from `file`, otherwise from the terminal. Without a terminal, the error suggests `option`.
 pub async fn new_passphrase(file: Option<&Path>, name: &str, option: &str) -> Result<String, CliError> {
     match file {
         Some(path) => read(path, "passphrase"),
@@ -82,8 +81,8 @@ fn read_bounded(path: &Path, what: &str, limit: u64) -> Result<String, CliError>
     })
 }
 
-/// A new file that a recovery key is going to be written to. It is made before the drive is, because a key that cannot be
-/// written would be lost; and taken away again if no key came.
+/// A new file for a recovery key. It is created before the drive is, because a key that cannot be written would be lost; and deleted again
+/// if no key comes.
 #[derive(Debug)]
 pub struct RecoveryKeyFile {
     path: PathBuf,
@@ -92,7 +91,7 @@ pub struct RecoveryKeyFile {
 }
 
 impl RecoveryKeyFile {
-    /// Makes the file, for its owner only. One that exists is left alone.
+    /// Creates the file, for its owner only. An existing file is left alone.
     pub fn create(path: &Path) -> Result<RecoveryKeyFile, CliError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| match error.kind() {
@@ -112,9 +111,9 @@ impl RecoveryKeyFile {
         Ok(RecoveryKeyFile { path: path.to_owned(), file, written: false })
     }
 
-    /// Writes the key, for good.
+    /// Writes the key. The file then stays.
     pub fn write(mut self, key: &str) -> io::Result<()> {
-        // What is there of a key is better than nothing, even if the disk is full.
+        // Part of a key is better than nothing, even if the disk is full.
         self.written = true;
         self.file.write_all(format!("{key}\n").as_bytes())?;
         self.file.sync_all()

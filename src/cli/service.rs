@@ -1,4 +1,4 @@
-//! The daemon itself: in the foreground, stopped, and looked at.
+//! The daemon itself: run in the foreground, stopped, and checked.
 
 use crate::api::{Action, Code, DaemonStatus, Diagnosis, Stopping};
 use crate::cli::client::{Client, not_understood};
@@ -23,7 +23,7 @@ pub fn become_daemon() -> CliError {
     start::cannot_run(&Command::new(start::daemon_program()).exec())
 }
 
-/// Stops the daemon and waits until its process has ended, so that whatever comes next does not meet it.
+/// Stops the daemon and waits until its process has ended, so that the next command does not meet it.
 pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
     if start::connect(paths).await?.is_none() {
         return output.done(&json!({}), "The background service does not run");
@@ -32,10 +32,10 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
     let client = Client::new(paths, &reporter);
     let daemon: DaemonStatus = serde_json::from_value(client.get("/v1/daemon").await?)
         .map_err(|error| not_understood(&error.to_string()))?;
-    // Taken before it is asked to stop: afterwards the number could be another process's.
+    // Taken before the request to stop: afterwards the number could be another process's.
     let process = process(daemon.pid);
     let value = match client.post("/v1/daemon/stop", &json!({})).await {
-        // With nothing to close it may be gone before its answer has left; whether it is gone is seen below.
+        // A daemon with nothing to close may end before its answer is sent; below it is checked whether it has ended.
         Err(CliError::Failed(failure)) if failure.code == Code::NoDaemon => json!({}),
         stopped => stopped?,
     };
@@ -51,7 +51,7 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
     output.result(&value, |stopping: &Stopping, _| stopped(stopping)).map(drop)
 }
 
-/// That it has stopped, and what that leaves behind.
+/// Says that it has stopped, and what that leaves behind.
 fn stopped(stopping: &Stopping) -> String {
     let left: Vec<_> =
         stopping.left.iter().map(|drive| format!("{} at {}", drive.name, drive.mountpoint)).collect();
@@ -66,7 +66,7 @@ fn stopped(stopping: &Stopping) -> String {
     )
 }
 
-/// A process that can be waited for; `None` if there is none any more.
+/// A descriptor to wait for a process; `None` if the process has ended.
 fn process(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
@@ -98,7 +98,7 @@ pub async fn status(paths: &Paths, output: Output) -> Result<(), CliError> {
     output.result(&value, |daemon: &DaemonStatus, _| show::daemon(daemon)).map(drop)
 }
 
-/// Looks for what may be wrong, and mends it where that was asked for.
+/// Looks for problems, and fixes them if `repair` is set.
 pub async fn doctor(repair: bool, session: &Session<'_>) -> Result<(), CliError> {
     let path = if repair { "/v1/doctor/repair" } else { "/v1/doctor" };
     let value = session.client.post(path, &json!({})).await?;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Prints the completions for a shell.
 pub fn completions(shell: clap_complete::Shell, output: Output) -> Result<(), CliError> {
-    // Into memory first: the generator panics where it cannot write.
+    // Into memory first: the generator panics if it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "holdall", &mut script);
     output.line(&String::from_utf8_lossy(&script))

@@ -1,4 +1,4 @@
-//! Words a daemon's results for people: pure functions from a result to text.
+//! Turns a daemon's results into words for people: pure functions from a result to text.
 
 use crate::api::{
     Checked, Closed, Collected, Compared, DaemonStatus, Diagnosis, Difference, FileKind, Fork, Holder,
@@ -44,7 +44,7 @@ pub fn opened(name: &str, opened: &Opened) -> String {
     text
 }
 
-/// Who has a drive that somebody wants to take over, and what that would mean.
+/// The computer that has a drive, before it is taken over, and what that would mean.
 pub fn holder(name: &str, holder: &Holder, now: &Zoned) -> String {
     let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", when(at, now)));
     format!(
@@ -87,7 +87,7 @@ pub fn forks(name: &str, forks: &[Fork], now: &Zoned) -> String {
     )
 }
 
-/// What differs between a fork and the current version.
+/// The differences between a fork and the current version.
 pub fn compared(compared: &Compared, now: &Zoned) -> String {
     let mut text = match compared.differences.is_empty() {
         true => "Both versions have the same files\n".to_owned(),
@@ -139,7 +139,7 @@ pub fn closed(name: &str, closed: &Closed) -> String {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 pub fn checked(name: &str, checked: &Checked, paint: Paint) -> String {
     let objects = count(checked.objects, "object");
     let mut foreign = String::new();
@@ -162,7 +162,7 @@ pub fn checked(name: &str, checked: &Checked, paint: Paint) -> String {
     text
 }
 
-/// What a collection did.
+/// The result of a collection.
 pub fn collected(collected: &Collected) -> String {
     let freed = match collected.deleted {
         0 => "Nothing to delete yet".to_owned(),
@@ -188,7 +188,7 @@ pub fn snapshots(name: &str, snapshots: &[Snapshot], now: &Zoned) -> String {
     table.to_string()
 }
 
-/// What a look at the system found.
+/// The doctor's findings.
 pub fn diagnosis(diagnosis: &Diagnosis, paint: Paint) -> String {
     let mut text = format!("{}\n", diagnosis.summary);
     for finding in &diagnosis.findings {
@@ -212,21 +212,21 @@ pub fn daemon(daemon: &DaemonStatus) -> String {
     format!("The background service {} runs as process {}, for {up}", daemon.version, daemon.pid)
 }
 
-/// From then on the date says more than an age.
+/// From this age on, a date says more than an age.
 const AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// When that was, for people: how long ago, or the local date and time. A time that cannot be read is shown as it is.
+/// A past time for people: its age, or the local date and time. A time that cannot be read is shown unchanged.
 pub fn when(time: &str, now: &Zoned) -> String {
     let Ok(then) = time.parse::<Timestamp>() else { return time.to_owned() };
     let age = now.timestamp().duration_since(then);
     match age < AGE_MAX {
-        // A clock that was set back makes things happen in the future.
+        // After a clock was set back, events may lie in the future.
         true => format_age(Duration::try_from(age).unwrap_or_default()),
         false => then.to_zoned(now.time_zone().clone()).strftime("%Y-%m-%d %H:%M").to_string(),
     }
 }
 
-/// When that will be, as the clock and the calendar here show it.
+/// A future time in the local time zone.
 pub fn at(time: &str, zone: &TimeZone) -> String {
     let local = time.parse::<Timestamp>().map(|time| time.to_zoned(zone.clone()));
     local.map_or_else(|_| time.to_owned(), |local| local.strftime("%Y-%m-%d %H:%M:%S").to_string())
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_is_shown_with_the_age_of_what_it_has_uploaded() {
+    fn a_holder_is_shown_with_its_last_uploads_age() {
         let at = Some("2026-11-20T09:00:00Z".to_owned());
         let desk = Holder { device: String::new(), name: "desk".to_owned(), epoch: 7, last_commit_at: at };
         let text = holder("work", &desk, &now());
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagnosis_tells_what_to_do_only_where_something_is_to_be_done() {
+    fn a_diagnosis_gives_advice_only_for_problems() {
         let finding = |subject: &str, ok, repaired| Finding {
             repaired,
             ..Finding::new(subject, ok, "detail", "do it")

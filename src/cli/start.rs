@@ -1,9 +1,8 @@
-//! Finds the daemon, and starts it where none runs.
+//! Finds the daemon, and starts it if none runs.
 //!
-//! Two commands may find none at the same time and both start one. The daemon settles that by a lock: the one that does
-//! not get it exits with 0, and both commands end up with the other. A socket that nobody listens on (left by a daemon
-//! that was killed) counts as none; only a daemon that has the lock may replace it, as any client that unlinked it could
-//! hit the socket which another daemon has just bound.
+//! Two commands may find none at the same time and both start one. The daemon settles that by a lock: the one that does not get it exits
+//! with 0, and both commands use the other. A socket that nobody listens on (left by a daemon that was killed) counts as none; only the
+//! daemon that has the lock may replace it, because a client that unlinked it could hit the socket that another daemon has just bound.
 
 use crate::api::{Action, Code};
 use crate::cli::client;
@@ -21,13 +20,13 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep};
 
-/// A daemon answers before it opens any drive, so this is for a machine that is very busy.
+/// A daemon answers before it opens any drive, so this is for a very busy machine.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How often to look whether it answers: a person does not notice, and it is 500 connections at most.
+/// How often to check whether it answers: a person does not notice, and it is 500 connections at most.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// Before starting one again that has left the field to another which does not answer: that other one may be about to end.
+/// The pause before starting another one, after one has yielded to a daemon that does not answer: that daemon may be about to end.
 const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
-/// Of what a daemon said before it failed, as much as one wants to see at a prompt.
+/// How much of a failed daemon's messages is shown at a prompt.
 const LOG_TAIL_LINES: usize = 10;
 const LOG_TAIL_BYTES: u64 = 4096;
 
@@ -40,7 +39,7 @@ pub async fn connect_or_start(paths: &Paths) -> Result<UnixStream, CliError> {
 }
 
 /// A connection to the daemon, if one runs: in the runtime directory, or wherever the daemon of this state directory says that it listens.
-/// A runtime directory that cannot be used is an error only where there is none.
+/// An unusable runtime directory is an error only if no daemon runs.
 pub async fn connect(paths: &Paths) -> Result<Option<UnixStream>, CliError> {
     let runtime = paths.check_runtime();
     if matches!(runtime, Ok(true))
@@ -73,7 +72,7 @@ async fn reach(socket: &Path) -> Result<Option<UnixStream>, CliError> {
     }
 }
 
-/// The daemon's program: the one beside this one, so that versions match, else the one in PATH.
+/// The daemon's program: the one beside this one, so that versions match; otherwise the one in PATH.
 pub fn daemon_program() -> OsString {
     let beside = std::env::current_exe().map(|program| program.with_file_name("holdalld"));
     match beside {
@@ -124,7 +123,7 @@ async fn start(paths: &Paths) -> Result<UnixStream, CliError> {
     }
 }
 
-/// Whether GET /v1/daemon is answered. A daemon that is just coming or going is none yet.
+/// Whether GET /v1/daemon is answered. A daemon that is just starting or ending does not count.
 async fn answers(paths: &Paths) -> Result<bool, CliError> {
     let Some(stream) = connect(paths).await? else {
         return Ok(false);
@@ -133,7 +132,7 @@ async fn answers(paths: &Paths) -> Result<bool, CliError> {
     Ok(matches!(tokio::time::timeout(START_LIMIT, request).await, Ok(Ok(_))))
 }
 
-/// The log, to be appended to, and where it ends now.
+/// The log, opened for appending, and its present end.
 fn open_log(path: &Path) -> io::Result<(File, u64)> {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let file =
@@ -145,9 +144,9 @@ fn open_log(path: &Path) -> io::Result<(File, u64)> {
 fn spawn(log: &File) -> Result<Child, CliError> {
     let log = || log.try_clone().map(Stdio::from).map_err(|error| cannot_run(&error));
     let mut command = Command::new(daemon_program());
-    // From / it keeps no directory busy, which may be on a drive.
+    // Its working directory is /, so that it keeps no directory busy, which may be on a drive.
     command.current_dir("/").stdin(Stdio::null()).stdout(log()?).stderr(log()?);
-    // A service that runs this command is systemd's; the daemon is not.
+    // A service that runs this command may be systemd's; the daemon is not.
     command.env_remove("NOTIFY_SOCKET");
     // SAFETY: between fork and exec only what is async-signal-safe may run: these are two system calls.
     unsafe {
@@ -156,13 +155,13 @@ fn spawn(log: &File) -> Result<Child, CliError> {
     command.spawn().map_err(|error| cannot_run(&error))
 }
 
-/// Makes the child independent of whoever typed the command: of the terminal (Ctrl-C, hang-up), and of files that the
-/// command was started with, such as a script's lock, which would be held for as long as the daemon runs.
+/// Makes the child independent of the command: of its terminal (Ctrl-C, hang-up), and of files that it inherited, such as a script's lock,
+/// which would be held for as long as the daemon runs.
 fn leave_everything_behind() -> io::Result<()> {
     const FIRST_BEYOND_STDIO: libc::c_uint = 3;
     rustix::process::setsid()?;
-    // SAFETY: it takes numbers only; the descriptors that are marked are closed by exec, as if they had been opened so.
-    // Linux before 5.11 refuses the flag; then they are inherited, which does no harm to the daemon.
+    // SAFETY: it takes numbers only; exec closes the descriptors that are marked, as if they had been opened so. Linux before 5.11 refuses
+    // the flag; then they are inherited, which does no harm to the daemon.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -191,11 +190,10 @@ fn did_not_start(how: &str, log: &Path, tail: &str) -> CliError {
     )
 }
 
-/// The last lines of what was logged since `start`, indented. A log that cannot be read must not hide that the daemon did
-/// not start.
+/// The last lines that were logged since `start`, indented. A log that cannot be read must not hide that the daemon did not start.
 fn tail(file: &mut File, start: u64) -> String {
     let text = String::from_utf8_lossy(&tail_bytes(file, start).unwrap_or_default()).into_owned();
-    // What it only noted buries what it ended of.
+    // Its notes would bury the error that ended it.
     let is_a_note = |line: &&str| [" INFO ", " WARN "].iter().any(|level| line.contains(level));
     let (notes, said): (Vec<&str>, Vec<&str>) = text.lines().partition(is_a_note);
     let lines = if said.is_empty() { notes } else { said };

@@ -1,4 +1,4 @@
-//! `holdall store`: each command is a request, and words for its result.
+//! `holdall store`: each command is a request, and its result in words.
 
 use crate::api::{Code, LogIn, LogOut, StoreLogin, StoreTested, TestStore};
 use crate::cli::args::store::{CredentialsFrom, Login, StoreCommand};
@@ -42,7 +42,7 @@ async fn log_in(login: &Login, session: &Session<'_>) -> Result<(), CliError> {
     session.output.result(&value, |login: &StoreLogin, _| store::logged_in(login)).map(drop)
 }
 
-/// As it was typed.
+/// The credentials' options as they were typed.
 pub fn given(from: &CredentialsFrom) -> Given<'_> {
     Given { file: from.credentials_file.as_deref(), profile: from.profile.as_deref() }
 }

@@ -1,10 +1,10 @@
-//! Points to where a command is that was typed without its group: `holdall sync work` is `holdall drive sync work`.
+//! Suggests the full command if its group was left out: for `holdall sync work` it is `holdall drive sync work`.
 
 use crate::cli::args::Arguments;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The same error, with a command that has the unknown name in one of the groups.
+/// The same error, with the commands of that name in the groups as suggestions.
 pub fn where_it_is(mut error: clap::Error) -> clap::Error {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return error;
@@ -19,7 +19,7 @@ pub fn where_it_is(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The commands in groups that have this name: `drive sync`.
+/// The commands with this name in groups: `drive sync`.
 fn in_groups(name: &str) -> Vec<String> {
     let holdall = Arguments::command();
     let groups = holdall.get_subcommands().filter(|group| !group.is_hide_set());

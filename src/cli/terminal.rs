@@ -7,32 +7,32 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 
-/// Tries to type a new passphrase twice the same.
+/// How often a new passphrase may be typed until both entries agree.
 const TRIES: usize = 3;
 
-/// Whether there is a person to ask. Questions go to standard error, so that standard output stays the result.
+/// Whether there is a person to ask. Questions go to standard error, so that standard output has only the result.
 pub fn is_there() -> bool {
     stdin().is_terminal() && stderr().is_terminal()
 }
 
-/// A yes to `question`. Anything but y or yes is a no.
+/// Asks for a yes to `question`. Anything but y or yes is a no.
 pub async fn confirm(question: &str) -> Result<bool, CliError> {
     let answer = ask(&format!("{question} [y/N] ")).await?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Says something beside the result. `eprintln!` would panic where nobody reads it.
+/// Prints a message that is not the result. `eprintln!` would panic if nobody reads it.
 pub fn say(line: &str) {
     let line = if stderr().is_terminal() { printable(line).into() } else { Cow::from(line) };
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// A line, shown while it is typed.
+/// Reads a line that is shown while it is typed.
 pub async fn ask(prompt: &str) -> Result<String, CliError> {
     read_line(prompt).await.map_err(unreadable)
 }
 
-/// A line that is not shown while it is typed.
+/// Reads a line that is not shown while it is typed.
 pub async fn ask_secret(prompt: &str) -> Result<String, CliError> {
     let _silence = Silence::begin().map_err(unreadable)?;
     let line = read_line(prompt).await;
@@ -64,7 +64,7 @@ pub async fn ask_new(what: &str) -> Result<String, CliError> {
 
 async fn read_line(prompt: &str) -> io::Result<String> {
     write!(stderr(), "{}", printable(prompt))?;
-    // In a thread of its own, so that Ctrl-C is heard meanwhile and the echo comes back.
+    // In a separate thread, so that Ctrl-C works meanwhile and the echo is restored.
     let read = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         stdin().read_line(&mut line).map(|_| line)
@@ -78,7 +78,7 @@ fn unreadable(error: io::Error) -> CliError {
     CliError::new(Code::Failed, message, NOTHING_DONE, "Give the passphrase in a file instead.")
 }
 
-/// While it lives, the terminal does not show what is typed.
+/// Hides what is typed at the terminal while it lives.
 struct Silence {
     before: Termios,
 }

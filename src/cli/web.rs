@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Has the pages be served, and says where; or has them be served no more.
+/// Has the pages served, and prints their address; or stops serving them.
 pub async fn run(arguments: &WebArguments, session: &Session<'_>) -> Result<(), CliError> {
     let Session { client, output, .. } = session;
     if arguments.stop {
@@ -43,7 +43,7 @@ async fn password(file: Option<&Path>) -> Result<String, CliError> {
     }
 }
 
-/// As the daemon finds them, whose directory is another one.
+/// Absolute paths: the daemon's working directory is another one.
 fn certificate(arguments: &WebArguments) -> Result<Option<CertificateFiles>, CliError> {
     let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) else { return Ok(None) };
     let absolute = |path: &Path| {
@@ -72,7 +72,7 @@ fn shown(address: &WebAddress) -> String {
     format!("{}\nIt lets one browser in, within {lives}.", address.url)
 }
 
-/// Hands the address to the desktop. Others could read it from the list of processes, but are not let in by it.
+/// Gives the address to the desktop. Others could read it in the list of processes, but the daemon does not admit them.
 fn open(url: &str) -> Result<(), CliError> {
     let opener = Command::new("xdg-open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).status();
     let failed = match opener {

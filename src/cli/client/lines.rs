@@ -4,17 +4,17 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
-/// Longest line, and longest document. The largest answer of the contract is a map of 4,096 cells (64 KiB) or the errors
-/// of a check; a daemon that sends more than this without an end is broken.
+/// The longest line, and the longest document. The largest answers of the contract are a map of 4,096 cells (64 KiB) and the errors of a
+/// check; a daemon that sends a longer line is broken.
 pub const LINE_LIMIT_BYTES: usize = 16 << 20;
 
 /// Why there is no next line.
 #[derive(Debug, thiserror::Error)]
 pub enum LinesError<E: std::fmt::Display> {
-    /// The body broke off.
+    /// The body was cut off.
     #[error("{0}")]
     Body(E),
-    /// A line has no end.
+    /// A line is too long.
     #[error("a line of its answer is longer than {LINE_LIMIT_BYTES} bytes")]
     TooLong,
 }
@@ -31,12 +31,12 @@ impl<B: Body<Data = Bytes> + Unpin> Lines<B>
 where
     B::Error: std::fmt::Display,
 {
-    /// Nothing is read yet.
+    /// Reads nothing yet.
     pub fn new(body: B) -> Lines<B> {
         Lines { body, buffer: Vec::new(), searched: 0 }
     }
 
-    /// The next line, without its end; `None` at the end of the body. A last line may lack its end.
+    /// The next line, without its line end; `None` at the end of the body. The last line may lack its line end.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, LinesError<B::Error>> {
         loop {
             if let Some(line) = self.buffered_line() {
@@ -61,7 +61,7 @@ where
         }
     }
 
-    /// The body, from where nothing has been read.
+    /// The whole body, if nothing has been read from it.
     pub fn into_body(self) -> B {
         assert!(self.buffer.is_empty(), "a body is read as lines or as a whole");
         self.body

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What kind of credentials a store takes.
+/// The kind of credentials that a store takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Keys.
@@ -14,8 +14,7 @@ pub enum Kind {
     WebDav,
 }
 
-/// Reads credentials in any of their forms; of several those of `profile`. The error says what is wrong, as part of a
-/// sentence.
+/// Reads credentials in any of their forms; if there are several, those of `profile`. The error is the reason as part of a sentence.
 pub fn parse(text: &str, kind: Kind, profile: Option<&str>) -> Result<StoreCredentials, &'static str> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     if text.trim_start().starts_with('{') {
@@ -28,7 +27,7 @@ pub fn parse(text: &str, kind: Kind, profile: Option<&str>) -> Result<StoreCrede
     }
 }
 
-/// Ours, and what `aws iam create-access-key`, `aws sts` and `mc` print.
+/// Our own form, and what `aws iam create-access-key`, `aws sts` and `mc` print.
 fn json(value: &Value, kind: Kind) -> Result<StoreCredentials, &'static str> {
     if value.get("kind").is_some() {
         return serde_json::from_value(value.clone()).map_err(|_| "its fields are not those of its kind");
@@ -69,7 +68,7 @@ fn s3(
     }
 }
 
-/// What a console gives to download: a heading, and a line.
+/// The file that a console offers for download: a heading and one line.
 fn csv(text: &str) -> Option<StoreCredentials> {
     let mut lines = text.lines();
     let heading: Vec<_> = cells(lines.next()?).iter().map(|cell| cell.to_lowercase()).collect();
@@ -83,7 +82,7 @@ fn cells(line: &str) -> Vec<String> {
     line.split(',').map(|cell| cell.trim().trim_matches('"').to_owned()).collect()
 }
 
-/// One line with `key:secret`, as s3fs has it.
+/// One line with `key:secret`, as s3fs uses it.
 fn pair(text: &str) -> Option<StoreCredentials> {
     let line = text.trim();
     let (access, secret) = line.split_once(':')?;
@@ -95,7 +94,7 @@ fn pair(text: &str) -> Option<StoreCredentials> {
     })
 }
 
-/// `name = value` below `[profile]`, as in `~/.aws/credentials`, or without a section, as a shell exports it.
+/// `name = value` below `[profile]`, as in `~/.aws/credentials`, or without a section, like exported shell variables.
 fn settings(text: &str, profile: Option<&str>) -> Result<StoreCredentials, &'static str> {
     let wanted = profile.unwrap_or("default");
     let mut section = None;
@@ -135,7 +134,7 @@ fn settings(text: &str, profile: Option<&str>) -> Result<StoreCredentials, &'sta
     s3(access_key, secret_key, session_token)
 }
 
-/// `user:password`, or the two on a line each.
+/// `user:password`, or each on a line of its own.
 fn password(text: &str) -> Result<StoreCredentials, &'static str> {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, kind: Kind, profile: Option<&str>) -> Result<Value, &'static str> {
-        // To compare, and to see in a failed assertion.
+        // As a value that can be compared, and that a failed assertion can print.
         parse(text, kind, profile).map(|credentials| serde_json::to_value(credentials).unwrap())
     }
 
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_it_is_refused_without_repeating_it() {
+    fn other_text_is_refused_without_repeating_it() {
         for (text, kind) in [
             ("", Kind::S3),
             ("hunter2", Kind::S3),

@@ -1,4 +1,4 @@
-//! Drives that are new here: created, added, cloned.
+//! New drives on this computer: created, added, cloned.
 
 use crate::api::{self, Action, Code, Created, Failure, Secrets, StoreMode};
 use crate::cli::args::drive::{Add, Create};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is said of a drive that is not encrypted, also to somebody who did not know: the store alone says so.
+/// Said of every drive that is not encrypted, even to a person who did not ask for that: only the store knows.
 const CLEAR: &str = "It is not encrypted: anyone who can read the store can read the files\n";
 
 /// `drive create`.
 pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliError> {
-    // Everything that can be refused here is, before anybody has to think of a passphrase.
+    // Everything that can be refused here is refused before anybody has to think of a passphrase.
     only_one_from_standard_input(&[&create.passphrase_file, &create.credentials.credentials_file])?;
     let credentials = store::given(&create.credentials).read(&create.store)?;
     let key_file = create.recovery_key_out.as_deref().map(RecoveryKeyFile::create).transpose()?;
@@ -49,14 +49,14 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
     tell(&value, &what, &create.name, key_file, session)
 }
 
-/// As it was typed; what the daemon has chosen where nothing was.
+/// The size as it was typed; if none was, the one that the daemon has chosen.
 fn size(create: &Create, made: &Value) -> String {
     let chosen = || made.get("size_bytes").and_then(Value::as_u64).map(format_bytes);
     let size = create.size.as_ref().map(|size| size.text.clone()).or_else(chosen);
     size.map_or_else(String::new, |size| format!("{size} "))
 }
 
-/// Asks what a person can decide about a drive that cannot be made so, and changes the request. What only an option can decide fails.
+/// If a person can decide how to create the drive after this failure, asks, and changes the request. If only an option can decide, fails.
 async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliError> {
     let instead = failure.actions.iter().find_map(|action| match action {
         Action::UseSubdirectory { store, .. } => store.clone(),
@@ -70,7 +70,7 @@ async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliEr
         request.store = store;
         return Ok(());
     }
-    // A folder that is kept in sync is accepted by its option alone.
+    // Only an option accepts a folder that a tool keeps in sync.
     let is_synced = failure.actions.contains(&Action::AcceptSyncedFolder);
     if failure.code != Code::WeakStore || is_synced {
         return Err(CliError::Failed(failure));
@@ -84,8 +84,8 @@ async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliEr
     Ok(())
 }
 
-/// `drive add`. A drive that is not encrypted needs no secret, and only the daemon can tell; so one that was not given is
-/// asked for when it is missed.
+/// `drive add`. A drive that is not encrypted needs no secret, and only the daemon knows that; so a secret that was not given is asked for
+/// once it is missing.
 pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
     only_one_from_standard_input(&[
         &add.passphrase_file,
@@ -129,7 +129,7 @@ pub async fn clone(
     tell(&value, &format!("{new} is made from {name}{of}"), new, None, session)
 }
 
-/// What is read to its end for one thing has nothing left for another.
+/// Standard input that was read to its end for one secret has nothing left for another.
 fn only_one_from_standard_input(files: &[&Option<PathBuf>]) -> Result<(), CliError> {
     let from_it = files.iter().filter(|file| file.as_deref() == Some(Path::new("-"))).count();
     match from_it {
@@ -150,7 +150,7 @@ async fn missed_passphrase(name: &str, failure: Failure) -> Result<String, CliEr
     Err(CliError::Failed(Failure { code: Code::Usage, ..failure }))
 }
 
-/// Says what there is now, and sees to the recovery key, which is told only this once.
+/// Reports the new drive, and saves or shows the recovery key, which the daemon gives only this once.
 fn tell(
     value: &Value,
     what: &str,
@@ -221,7 +221,7 @@ pub async fn recovery_key(
     }
 }
 
-/// The key is in the result, and not where it was to be.
+/// The key is in the result, and not in its file.
 fn unwritten(error: &io::Error, consequence: &str) -> CliError {
     CliError::new(
         Code::Failed,

@@ -1,4 +1,4 @@
-//! `drive open`, and the question whether to take a drive from another computer.
+//! `drive open`, and the question whether to take over a drive from another computer.
 
 use crate::api::{self, Code, Failure, Opened, TakeOverFrom};
 use crate::cli::args::drive::Open;
@@ -19,7 +19,7 @@ pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
         take_over_from: None,
         set_aside: open.set_aside,
     };
-    // Whoever else has it by the time of the answer is asked about anew.
+    // If yet another computer has the drive by then, the person is asked again.
     let value = loop {
         match session.client.post(&route(&open.name, "open"), &request).await {
             Err(CliError::Failed(failure)) if failure.code == Code::Held && open.take_over && !open.yes => {
@@ -32,12 +32,12 @@ pub async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
     tell(&open.name, &value, session)
 }
 
-/// Says what is open now.
+/// Reports the open drive.
 pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliError> {
     session.output.result(value, |opened: &Opened, _| show::opened(name, opened)).map(drop)
 }
 
-/// Shows who has the drive and asks whether to take it. Where there is nobody to ask it stays theirs.
+/// Shows which computer has the drive, and asks whether to take it over. Without a terminal it is not taken over.
 async fn confirm(name: &str, failure: Failure) -> Result<TakeOverFrom, CliError> {
     let Some(holder) = &failure.holder else { return Err(CliError::Failed(failure)) };
     if !terminal::is_there() {

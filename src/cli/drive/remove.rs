@@ -1,4 +1,4 @@
-//! What gives up data: a person is asked first.
+//! Commands that discard data: a person must confirm them first.
 
 use crate::api::{self, DriveStatus, Remove, Synced};
 use crate::cli::client::{not_understood, segment};
@@ -19,7 +19,7 @@ pub async fn remove(name: &str, remove: &Remove, sure: bool, session: &Session<'
     session.output.result(&value, words).map(drop)
 }
 
-/// A drive and its data are gone: what is left, and what to do.
+/// A drive and its data are deleted: what is left, and what to do.
 fn deleted(name: &str, removed: &api::Removed) -> String {
     let mut lines = vec![format!("{name} and its data in the store are deleted.")];
     lines.extend(removed.left.as_ref().map(|left| format!("Left behind: {left}")));
@@ -45,7 +45,7 @@ pub async fn rollback(name: &str, label: &str, sure: bool, session: &Session<'_>
 
 async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Result<(), CliError> {
     must_have_terminal(&format!("Removing {name} needs a confirmation."))?;
-    // Asked with the facts, which also finds out whether there is such a drive.
+    // The question names the facts; fetching them also checks that the drive exists.
     let value = session.client.get(&format!("/v1/drives/{}", segment(name))).await?;
     let drive: DriveStatus =
         serde_json::from_value(value).map_err(|error| not_understood(&error.to_string()))?;

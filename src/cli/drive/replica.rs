@@ -92,7 +92,7 @@ fn added(name: &str, store: &str, replica: &ReplicaStatus) -> String {
     )
 }
 
-/// How one is, in a line.
+/// The state of a replica, in a line.
 pub fn state(replica: &ReplicaStatus, paint: Paint) -> String {
     match replica.state {
         ReplicaState::UpToDate => paint.hue(Hue::Good, "✓ has everything that is uploaded"),

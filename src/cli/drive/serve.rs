@@ -23,7 +23,7 @@ pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError>
     if !session.output.json {
         terminal::say("Press Ctrl-C to end it.");
     }
-    // Lines that are no error have nothing to tell by now.
+    // Lines that are not errors say nothing new by now.
     while let Ok(Some(line)) = answer.line().await {
         if let Ok(Line::Error(failure)) = serde_json::from_slice(&line) {
             return Err(CliError::Failed(failure));

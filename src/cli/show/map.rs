@@ -1,4 +1,4 @@
-//! Draws where the chunks of a drive are.
+//! Draws the state of a drive's chunks.
 
 use crate::api::{Cell, ChunkMap};
 use crate::cli::output::{Hue, Paint};
@@ -8,13 +8,13 @@ use crate::sizes::format_bytes;
 /// Cells in a row: with the address before them it fits 80 columns, and 4,096 cells make 64 rows.
 const CELLS_IN_ROW: usize = 64;
 
-/// Rows of cells, the legend, and how much there is of each.
+/// Rows of cells, the legend, and the amount of each kind.
 pub fn map(map: &ChunkMap, paint: Paint) -> String {
     let mut text = String::new();
     for (row, cells) in map.cells.chunks(CELLS_IN_ROW).enumerate() {
         let address = map.cell_bytes.saturating_mul((row * CELLS_IN_ROW) as u64);
         text.push_str(&format!("{:>10}  ", format_bytes(address)));
-        // A run of like cells is painted at once, so that a map is not mostly escape sequences.
+        // A run of equal cells is coloured at once, so that a map is not mostly escape sequences.
         for run in cells.chunk_by(|a, b| a == b) {
             let look = Look::of(run[0]);
             text.push_str(&paint.hue(look.hue, &look.glyph.repeat(run.len())));

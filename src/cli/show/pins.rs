@@ -1,18 +1,18 @@
-//! Words what is always kept on this computer.
+//! Puts pins into words.
 
 use crate::api::{Evicted, Pin, PinState, Waited};
 use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 use crate::sizes::format_bytes;
 
-/// Each in words, and what cannot be read of it.
+/// Each pin in words, and then what cannot be read of it.
 pub fn each(pins: &[Pin], words: fn(&Pin) -> String) -> String {
     let mut lines: Vec<_> = pins.iter().map(words).collect();
     lines.extend(pins.iter().filter(|pin| pin.unreadable > 0).map(unreadable));
     lines.join("\n")
 }
 
-/// How far it is here.
+/// How much of it is here.
 pub fn looked(pin: &Pin) -> String {
     let here = match pin.bytes.saturating_sub(pin.ready_bytes) {
         0 => "all of it is on this computer".to_owned(),
@@ -66,7 +66,7 @@ fn unreadable(pin: &Pin) -> String {
     format!("{}: {} cannot be read by you, and are not kept", shown(pin), files(pin.unreadable))
 }
 
-/// What is not pinned any more.
+/// The pins that were removed.
 pub fn unpinned(pins: &[Pin]) -> String {
     let line = |pin: &Pin| format!("{} is not kept any more; it goes once the room is needed", shown(pin));
     pins.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -101,7 +101,7 @@ pub fn list(pins: &[Pin], paint: Paint) -> String {
     text
 }
 
-/// What was taken out of the cache.
+/// What was evicted.
 pub fn evicted(evicted: &Evicted) -> String {
     let freed = format!("{} of this computer's disk are free now", format_bytes(evicted.bytes_freed));
     match evicted.stayed_bytes {

@@ -1,4 +1,4 @@
-//! What waits to be uploaded.
+//! The pending uploads, in words.
 
 use super::at;
 use super::table::Table;
@@ -6,7 +6,7 @@ use crate::api::{Queued, QueuedKind};
 use crate::sizes::format_bytes;
 use jiff::tz::TimeZone;
 
-/// What is on its way, and what waits.
+/// The uploads under way, and those that are pending.
 pub fn queue(name: &str, queue: &[Queued], zone: &TimeZone) -> String {
     if queue.is_empty() {
         return format!("Nothing of {name} waits to be uploaded");
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_says_how_often_it_was_tried() {
+    fn a_queued_upload_says_how_often_it_was_tried() {
         assert_eq!(queue("work", &[], &TimeZone::UTC), "Nothing of work waits to be uploaded");
         let segment = Queued {
             kind: QueuedKind::Segment,

@@ -1,4 +1,4 @@
-//! Words how drives are.
+//! Puts the status of drives into words.
 
 use crate::api::{
     Advice, AttachMode, ByKind, Collecting, CollectingStage, DriveState, DriveStatus, StoreMode,
@@ -11,7 +11,7 @@ use crate::words::unsentenced;
 use jiff::Zoned;
 use std::time::Duration;
 
-/// What is shown where there is no drive.
+/// Shown if there is no drive.
 pub const NO_DRIVES: &str = "\
 No drives yet. Make one:
   holdall drive create NAME --store URL
@@ -31,7 +31,7 @@ pub fn list(drives: &[DriveStatus], paint: Paint) -> String {
     format!("{table}{}", reasons(drives))
 }
 
-/// All drives, and what waits.
+/// All drives, and their pending uploads.
 pub fn overview(drives: &[DriveStatus], paint: Paint) -> String {
     if drives.is_empty() {
         return NO_DRIVES.to_owned();
@@ -96,7 +96,7 @@ pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
     for fork in &drive.forks {
         let unsent = match (fork.records, fork.bytes) {
             (0, _) => "all of it uploaded".to_owned(),
-            // Of one that is closed nobody has counted them.
+            // For a closed fork, nobody has counted the bytes.
             (_, 0) => "some changes only on this computer".to_owned(),
             (_, bytes) => format!("{} only on this computer", format_bytes(bytes)),
         };
@@ -109,7 +109,7 @@ pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
     text
 }
 
-/// How far a collection of garbage is.
+/// The progress of a garbage collection.
 fn cleanup(Collecting { stage, done, total }: Collecting) -> String {
     match stage {
         CollectingStage::Looking => "looking for data in the store that no version needs".to_owned(),
@@ -120,7 +120,7 @@ fn cleanup(Collecting { stage, done, total }: Collecting) -> String {
     }
 }
 
-/// Whether everything is in the store: the one thing that people must know before they close the lid.
+/// Whether everything is in the store: the one thing to know before closing the lid.
 pub fn uploads(drive: &DriveStatus) -> String {
     let unsent = drive.unsent();
     match (drive.unpushed_bytes, drive.state) {
@@ -134,12 +134,12 @@ pub fn uploads(drive: &DriveStatus) -> String {
     }
 }
 
-/// A size in a table. Of a drive that was never open here nobody knows it.
+/// A size in a table. It is unknown for a drive that was never open here.
 fn known(bytes: u64) -> String {
     if bytes == 0 { "-".to_owned() } else { format_bytes(bytes) }
 }
 
-/// Icon, word and why.
+/// Icon, word and reason.
 pub fn state(drive: &DriveStatus, paint: Paint) -> String {
     let why = why(drive).map(|why| format!(" ({why})")).unwrap_or_default();
     format!("{}{why}", word(drive, paint))
@@ -148,14 +148,14 @@ pub fn state(drive: &DriveStatus, paint: Paint) -> String {
 /// Icon and word.
 fn word(drive: &DriveStatus, paint: Paint) -> String {
     let (icon, word, hue) = look(drive.state);
-    // Green only when nothing is unsent.
+    // Green only if no upload is pending.
     let hue = if hue == Hue::Good && drive.unpushed_bytes > 0 { Hue::Busy } else { hue };
     paint.hue(hue, &format!("{icon} {word}"))
 }
 
 /// Why it is in its state, and what to do.
 fn why(drive: &DriveStatus) -> Option<String> {
-    // What a failure asks for is a sentence or two, and has a line of its own.
+    // The advice of a failure has a sentence or two, and gets its own line.
     let to_do = drive.advice.as_ref().filter(|advice| advice.consequence.is_none());
     let to_do = to_do.map(|advice| format!(": {}", unsentenced(&advice.action))).unwrap_or_default();
     match (drive.state, &drive.holder, &drive.reason) {
@@ -165,7 +165,7 @@ fn why(drive: &DriveStatus) -> Option<String> {
     }
 }
 
-/// Why drives are in their states, below their table: a reason of a sentence would push all columns behind it off the screen.
+/// The reasons for the drives' states, below their table: a reason as long as a sentence would push all later columns off the screen.
 fn reasons(drives: &[DriveStatus]) -> String {
     let reason = |drive: &DriveStatus| Some(format!("\n{}: {}", drive.name, why(drive)?));
     let reasons: String = drives.iter().filter_map(reason).collect();
@@ -212,7 +212,7 @@ fn mounted(drive: &DriveStatus) -> String {
     format!("{}{device}", drive.mountpoint.as_deref().unwrap_or("-"))
 }
 
-/// What was asked of the store, and the bytes that it took, by kind: providers put both on the bill.
+/// The requests to the store, and their bytes, by kind: providers charge for both.
 fn asked(drive: &DriveStatus) -> Option<String> {
     let ByKind { get, put, head, list, delete } = drive.requests;
     if get + put + head + list + delete == 0 {
@@ -260,12 +260,12 @@ fn here(drive: &DriveStatus) -> String {
     text
 }
 
-/// Less than this may be the file system's own.
+/// A smaller amount may be the file system's own.
 const WORTH_TELLING: u64 = 1 << 20;
 
-/// What of the files is only in the store, about: the file system has something for itself.
+/// How much of the files is only in the store, approximately: the file system uses some space itself.
 fn not_here(drive: &DriveStatus) -> Option<String> {
-    // What programs have only just written may be in neither.
+    // What programs have just written may be in neither.
     let absent = drive.used_bytes.saturating_sub(drive.local_bytes() + drive.dirty_bytes);
     let until = match drive.state {
         DriveState::Offline | DriveState::NeedsAttention => "it cannot be read until the store is back",
@@ -284,7 +284,7 @@ mod tests {
     const PLAIN: Paint = Paint(false);
 
     #[test]
-    fn what_nobody_knows_is_never_0_b() {
+    fn an_unknown_size_is_never_shown_as_0_b() {
         let mut drive = drive();
         (drive.size_bytes, drive.used_bytes, drive.cached_bytes) = (0, 0, 0);
         for state in [DriveState::Closed, DriveState::Ready] {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_told_with_what_that_means() {
+    fn missing_data_is_shown_with_what_that_means() {
         let mut drive = drive();
         assert_eq!(not_here(&drive), None, "all of it is");
         drive.used_bytes = 5 << 30;
@@ -370,7 +370,7 @@ mod tests {
         drive.advice = Some(Advice::new(None, Action::Limits, Vec::new()));
         let said = "‖ Paused (metered network: to see all limits, run `holdall limits`)";
         assert_eq!(state(&drive, PLAIN), said);
-        // What failed has what it means and what to do on lines of their own.
+        // The consequence of a failure and the advice are on lines of their own.
         let consequence = Some("Your files are safe.".to_owned());
         drive.advice = Some(Advice::new(consequence, "Run it.", Vec::new()));
         assert_eq!(state(&drive, PLAIN), "‖ Paused (metered network)");
@@ -413,7 +413,7 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     }
 
     #[test]
-    fn what_was_asked_of_the_store_is_told_by_kind_and_nothing_is_nothing() {
+    fn requests_are_shown_by_kind_and_none_show_nothing() {
         let mut drive = drive();
         assert_eq!(asked(&drive), None);
         drive.requests = ByKind { get: 12, put: 30, head: 1, list: 2, delete: 3 };
@@ -425,7 +425,7 @@ work   ✓ Ready  All changes uploaded  10 GiB  /home/ann/Holdall/work
     }
 
     #[test]
-    fn that_names_are_missing_is_told_and_nothing_where_they_are_here() {
+    fn missing_names_are_mentioned_and_complete_names_are_not() {
         let mut drive = drive();
         let told =
             |drive: &DriveStatus| details(drive, &now(), PLAIN).contains("names       not all are here");

@@ -1,4 +1,4 @@
-//! Words stores, and who is logged in to them.
+//! Puts stores, and the logins to them, into words.
 
 use crate::api::{Action, KeptIn, StoreLogin, StoreMode, StoreTested};
 use crate::cli::output::{Hue, Paint};
@@ -20,7 +20,7 @@ pub fn list(logins: &[StoreLogin]) -> String {
     table.to_string()
 }
 
-/// A login that is new.
+/// A new login.
 pub fn logged_in(login: &StoreLogin) -> String {
     let place = match login.kept {
         KeptIn::Keyring => "the keyring",
@@ -29,7 +29,7 @@ pub fn logged_in(login: &StoreLogin) -> String {
     format!("Logged in to {} as {}; the credentials are kept in {place}", login.store, login.user)
 }
 
-/// A login that is gone.
+/// A removed login.
 pub fn logged_out(login: &StoreLogin) -> String {
     let mut text = format!("Logged out of {}", login.store);
     if !login.drives.is_empty() {
@@ -48,7 +48,7 @@ fn kept(login: &StoreLogin) -> &'static str {
     }
 }
 
-/// What the store at an address, as it was typed, can do.
+/// What a store can do; `at` is its address as it was typed.
 pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
     let mut text = format!("{at}\n");
     for finding in &tested.findings {
@@ -69,7 +69,7 @@ pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
     text
 }
 
-/// What lies there, where that matters to a new drive.
+/// What is already there, if that matters to a new drive.
 fn there_already(tested: &StoreTested) -> String {
     if tested.has_drive {
         let add = Action::Add { drive: None, store: Some(tested.store.clone()) };
@@ -81,7 +81,7 @@ fn there_already(tested: &StoreTested) -> String {
     }
 }
 
-/// What a mode means for people.
+/// The meaning of a mode, for people.
 pub fn meaning(mode: StoreMode) -> &'static str {
     match mode {
         StoreMode::Swap => "Several computers can use drives here: of two that write at once, never both win",

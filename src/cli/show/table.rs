@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Rows under a heading. Cells are counted in characters, which is their width for the texts that are shown here.
+/// Rows under a heading. The width of a cell is its number of characters, which is right for the texts here.
 pub struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// Only the heading.
+    /// Begins with the heading only.
     pub fn new(heading: [&str; COLUMNS]) -> Table<COLUMNS> {
         Table { rows: vec![heading.map(str::to_owned)] }
     }
@@ -35,7 +35,7 @@ impl<const COLUMNS: usize> fmt::Display for Table<COLUMNS> {
     }
 }
 
-/// Characters that take room: not those of a colour's escape sequence, which ends with m.
+/// Characters that take space: not those of a colour's escape sequence, which ends with m.
 fn visible(cell: &str) -> usize {
     let mut in_escape = false;
     let mut width = 0;
