@@ -173,7 +173,7 @@ enum Served {
     Loop(onefile::Disk),
 }
 
-/// Makes a block device of `device`. Whatever a former daemon left of the drive must have been reattached or taken down.
+/// Makes a block device of `device`. The remains of a former daemon's attachment must have been reattached or taken down.
 pub fn attach(
     device: Arc<dyn BlockDevice>,
     identity: &Identity,

@@ -258,5 +258,5 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// What all requests share.
+/// The state that all requests share.
 type Shared = Arc<Drives>;

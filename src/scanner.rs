@@ -53,7 +53,7 @@ pub enum Order {
     },
 }
 
-/// What to scan.
+/// A scan that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// The number that identifies the answers.
@@ -77,7 +77,7 @@ pub struct Scan {
 pub struct Seen {
     /// Its path, relative to the root of the drive; bytes that are not UTF-8 become U+FFFD.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its inode number.
     pub inode: u64,
@@ -143,7 +143,7 @@ pub enum Told {
     Scanned {
         /// The scan.
         id: u64,
-        /// What could not be seen.
+        /// The gaps of the scan.
         blind: Blind,
     },
     /// The path cannot be scanned.
@@ -160,14 +160,14 @@ pub enum Told {
     },
 }
 
-/// What a scan did not see.
+/// The gaps of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blind {
     /// Files and directories that may not be read.
     pub unreadable: u64,
     /// One of them.
     pub example: Option<String>,
-    /// Whether some of them could not be read for another reason than missing rights. What they are is then unknown.
+    /// Whether some of them could not be read for another reason than missing rights. Their kind is then unknown.
     pub failed: bool,
     /// Whether some blocks had no place yet: files were just being written.
     pub unsettled: bool,

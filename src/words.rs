@@ -4,7 +4,7 @@ use crate::api::{Action, Actions};
 pub use holdall_api::words::{sentence, unsentenced, why};
 use holdall_core::store::url::UrlError;
 
-/// What is wrong with a store's address, and what to do about it.
+/// Explains a wrong store address, and gives the remedy.
 pub fn address(error: &UrlError) -> (String, Actions) {
     match error {
         UrlError::Scheme { .. } | UrlError::Relative { .. } | UrlError::Malformed { .. } => {

@@ -22,11 +22,11 @@ pub struct KnownDrive {
     pub uuid: Uuid,
     /// Its name.
     pub name: String,
-    /// What the service does with it now.
+    /// The service's use of it.
     pub service: Service,
 }
 
-/// What the service does with a drive now.
+/// The service's present use of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// It serves the drive, which is in order then and is left alone.

@@ -66,9 +66,9 @@ pub enum AttachError {
     /// A file or directory could not be used.
     #[error("could not {doing} {}: {error}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
-        /// On what.
+        /// Its path.
         path: PathBuf,
         /// Why.
         error: io::Error,

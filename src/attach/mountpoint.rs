@@ -101,7 +101,7 @@ impl MountPoint {
 
 /// The permissions of a directory's mode.
 const PERMISSIONS: u32 = 0o7777;
-/// What a directory of ours gets if its former mode is not known.
+/// The mode that a directory of ours gets if its former mode is not known.
 const OWNERS: u32 = 0o700;
 
 /// The permissions of an open directory.

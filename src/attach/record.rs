@@ -2,7 +2,7 @@
 //! replaced atomically.
 //!
 //! It is written before anything is made and removed after everything is gone, so that whatever a crash leaves belongs to a drive with a
-//! record. What is really there is asked of the kernel; the record says only what the kernel does not know: the intention, and that we
+//! record. The kernel is asked what is really there; the record says only what the kernel does not know: the intention, and that we
 //! created the mount point. It survives a reboot, so that such a directory is removed even then.
 
 use serde::{Deserialize, Serialize};

@@ -15,16 +15,16 @@ use uuid::Uuid;
 /// An unmount after its device has failed has little to wait for.
 const UNMOUNT_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What was taken down.
+/// The result of taking down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenDown {
-    /// What there was, for people.
+    /// Descriptions of what was taken down, for people.
     pub what: Vec<String>,
     /// The programs that still have files of the drive open. They get errors; when they end, the kernel releases the rest.
     pub holders: Vec<Holder>,
 }
 
-/// What exists of a drive.
+/// The remains of a drive's attachment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     pub(super) nbd: Vec<Target>,
@@ -65,7 +65,7 @@ impl Left {
         !self.nbd.is_empty() || !self.loop_devices.is_empty() || self.disk.is_some()
     }
 
-    /// What exists, for people.
+    /// Describes the remains, for people.
     pub(super) fn describe(&self) -> Vec<String> {
         let devices = self.nbd.iter().chain(&self.loop_devices);
         let mut what: Vec<_> = devices.map(|target| target.device.display().to_string()).collect();

@@ -20,7 +20,7 @@ mod remove;
 pub(super) mod replica;
 mod serve;
 
-/// What a command works with.
+/// The environment of a command.
 pub struct Session<'a> {
     /// The connection to the daemon.
     pub client: Client<'a>,

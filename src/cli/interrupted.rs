@@ -1,4 +1,4 @@
-//! What Ctrl-C leaves behind, for each command: closing the connection cancels whatever was not committed.
+//! The state after Ctrl-C, for each command: closing the connection cancels whatever was not committed.
 
 use crate::api::{Action, Actions, Progress, Unit};
 use crate::cli::args::Command;

@@ -1,4 +1,4 @@
-//! What may be sent to a terminal. The name of a file, a drive or a computer may contain control characters, and anybody who wrote to the
+//! Makes text safe for a terminal. The name of a file, a drive or a computer may contain control characters, and anybody who wrote to the
 //! store may have chosen it. They are shown, and not obeyed. Output to a file or a pipe stays unchanged.
 
 use super::output::Hue;

@@ -1,4 +1,4 @@
-//! What has happened, for people, kept across restarts: `activity.jsonl` in the state directory.
+//! The record of what has happened, for people, kept across restarts: `activity.jsonl` in the state directory.
 //!
 //! A row is one appended line. Nothing depends on it, so it is not synced, and an unreadable line is skipped. Once the file has twice as
 //! many lines as are kept, it is replaced by one with the kept rows only. Consecutive uploads of one drive become one row: a person who
@@ -45,7 +45,7 @@ impl Row {
     }
 }
 
-/// What has happened.
+/// The record of what has happened.
 pub struct Activity {
     path: PathBuf,
     // Held for each row.

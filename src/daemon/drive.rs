@@ -72,7 +72,7 @@ pub struct Drive {
     meter: RwLock<Meter>,
     /// The store as it was last reached; while the drive has an engine, as the engine reached it.
     pub(super) reached: RwLock<Option<Arc<Renewable>>>,
-    /// What the store could do for the drive when it was last tried. Held to copy it.
+    /// The mode that the store supported when it was last tried. Held to copy it.
     pub(super) mode_now: Mutex<Option<Mode>>,
     /// Why it is open only to look at, although writing was asked for. Held to copy it.
     pub(super) looks_because: Mutex<Option<String>>,
@@ -91,7 +91,7 @@ pub struct Drive {
     pub(super) place: RwLock<Option<Place>>,
     /// How full its file system is.
     pub(super) usage: Arc<Usage>,
-    /// What a person wants to keep here always.
+    /// The files that a person always wants to keep here.
     pub(super) pins: pins::Pins,
     /// When a person last stopped a collection of garbage.
     collecting_stopped: Mutex<Option<tokio::time::Instant>>,
@@ -160,7 +160,7 @@ impl Drive {
         self.config.lock().open.is_none()
     }
 
-    /// What its store can do, as far as is known.
+    /// The mode that its store supports, as far as is known.
     pub fn store_mode(&self) -> Mode {
         let now = *self.mode_now.lock();
         now.unwrap_or_else(|| self.config.lock().mode)
@@ -192,7 +192,7 @@ impl Drive {
         self.config.lock().replicas.iter().map(|replica| replica.store.clone()).collect()
     }
 
-    /// What the doctor must know: it leaves alone what is served.
+    /// The facts for the doctor, which leaves served drives alone.
     pub fn for_doctor(&self) -> KnownDrive {
         let is_opening = matches!(self.shown.lock().phase, Phase::Connecting | Phase::Recovering);
         let service = match (is_opening, self.live.read().is_some()) {
@@ -203,7 +203,7 @@ impl Drive {
         KnownDrive { uuid: self.uuid(), name: self.name.clone(), service }
     }
 
-    /// What a mounted drive is short of, for the doctor.
+    /// The doctor's finding on a mounted drive that is nearly full.
     pub async fn full_for_doctor(&self) -> Option<crate::api::Finding> {
         let place = self.place.read().clone()?;
         self.usage.used_bytes(&place).await;
@@ -435,7 +435,7 @@ impl Drive {
             && let Ok(bytes) = self.cache_limit()
         {
             volume.set_cache_limit(bytes);
-            // What did not fit may fit now.
+            // Pins that did not fit may fit now.
             self.look_at_pins_again();
         }
     }

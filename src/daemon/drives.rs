@@ -314,7 +314,7 @@ impl Drives {
         let _ = tokio::time::timeout(ANSWERS_PATIENCE, self.ending.closed()).await;
     }
 
-    /// Creates a drive. What its store can do is tried first, and decides forever how the family changes HEADs.
+    /// Creates a drive. Its store is tried first; the result decides forever how the family changes HEADs.
     pub async fn create(&self, mut request: api::Create, work: Work) -> Result<api::Created, Failure> {
         self.check_name(&request.name)?;
         let url = stores::read(&request.store)?;

@@ -16,7 +16,7 @@ pub struct Endpoint {
     pub method: &'static str,
     /// With `{parameters}`.
     pub path: &'static str,
-    /// What it does.
+    /// A sentence for the documentation.
     pub summary: &'static str,
     /// The type of its body.
     pub body: Option<SchemaOf>,

@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(250);
 
 struct Listener {
     drives: Shared,
-    /// What was last sent to the listener.
+    /// The statuses that were last sent to the listener, by drive.
     told: BTreeMap<String, String>,
     /// How many forks each drive had then.
     forks: BTreeMap<String, usize>,

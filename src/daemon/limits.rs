@@ -19,7 +19,7 @@ mod metered;
 mod proxy;
 mod quiet;
 
-/// What is remembered (`limits.json`).
+/// The remembered limits (`limits.json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What a person may have meant by an unknown name.
+//! Finds the name that a person may have meant by an unknown one.
 
 /// One wrong letter is allowed for this many letters: a typing mistake changes one or two, and in three letters no more than one.
 const LETTERS_A_MISTAKE: usize = 3;

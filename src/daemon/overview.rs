@@ -1,4 +1,4 @@
-//! What the tray and the pages show at a glance: computed four times a second while somebody listens, and sent when it has changed.
+//! The overview in the tray and on the pages: computed four times a second while somebody listens, and sent when it has changed.
 //!
 //! All listeners share one [`Feed`]: rates need samples of several seconds, and computing them once is enough. The feed ends with its last
 //! listener.
@@ -28,7 +28,7 @@ pub struct Overviews {
     feed: Mutex<Weak<Feed>>,
 }
 
-/// What all listeners get.
+/// The overviews for all listeners.
 struct Feed {
     /// As JSON; `None` before the first look.
     told: watch::Receiver<Option<Arc<str>>>,

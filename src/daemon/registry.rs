@@ -1,4 +1,4 @@
-//! What this device remembers: itself, and its drives. Small files, each replaced atomically, so that a crash damages none.
+//! The memory of this device: its identity, and its drives. Small files, each replaced atomically, so that a crash damages none.
 
 use super::activity::Activity;
 use crate::paths::{Paths, boot_id};
@@ -60,7 +60,7 @@ pub struct Config {
     /// Whether anything was ever pinned here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pins: bool,
-    /// What it is a fork of, until a person has decided about the fork.
+    /// Its origin if it is a fork, until a person has decided about the fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_of: Option<ForkOf>,
 }
@@ -115,7 +115,7 @@ pub struct OpenAs {
     pub mount: LastMount,
 }
 
-/// What is known of the mount of a drive that is remembered as open: no mount outlives the kernel that made it.
+/// The last known mount of a drive that is remembered as open: no mount outlives the kernel that made it.
 ///
 /// It is recorded before a drive is mounted, and cleared after the drive was unmounted. So after a crash in between, a mount that has ended
 /// may count as possibly there, but never the other way round.
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_may_be_there_until_it_is_known_to_have_ended() {
+    fn a_mount_may_be_there_until_its_end_is_known() {
         let noted = |mount: &str| {
             let open = format!(r#"{{"mountpoint":"/m","attach":"loop","block_device":"/dev/loop0"{mount}}}"#);
             serde_json::from_str::<OpenAs>(&open).unwrap().mount

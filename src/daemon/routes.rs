@@ -43,7 +43,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// What is wrong with a body, without the strings in it: one of them may be a misplaced password.
+/// Describes a fault in a body, without the strings in it: one of them may be a misplaced password.
 fn discreet(error: &serde_json::Error) -> String {
     let told = error.to_string();
     match told.split_once("string \"") {

@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 /// A login that is kept.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Login {
-    /// What it serves: a [`Scope`].
+    /// The stores that it is for: a [`Scope`].
     pub store: String,
     /// The user who logs in, as far as it may be shown.
     pub user: String,
@@ -186,7 +186,7 @@ async fn clear(login: &Login) {
     }
 }
 
-/// What may be shown of a user: enough to distinguish two keys.
+/// The part of a user that may be shown: enough to distinguish two keys.
 fn shown_user(credentials: &Credentials) -> String {
     const SHOWN_CHARACTERS: usize = 6;
     match credentials {

@@ -15,7 +15,7 @@ use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Volume, VolumeStatus};
 use holdall_gui::advice;
 
-/// What was last shown: the state, and since when; and what else is known without the engine.
+/// The last shown state, since when, and the other facts that are known without the engine.
 pub struct Shown {
     /// The operation under way, or what went wrong, apart from the engine.
     pub phase: Phase,
@@ -350,7 +350,7 @@ fn collecting(Collecting { stage, done, total }: Collecting) -> api::Collecting 
     api::Collecting { stage, done, total }
 }
 
-/// What the cache holds. The parts are counted one after the other, so each is limited to what is left of the whole.
+/// The parts of the cache. They are counted one after the other, so each is limited to what is left of the whole.
 fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
     let mut left = now.cached_bytes;
     let mut take = |bytes: u64| {

@@ -35,7 +35,7 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a trial stays valid: commands that each open a drive briefly do not each try its store.
 const PROVED_FOR: Duration = Duration::from_secs(600);
 
-/// What has been in a store for this long belongs to no trial under way.
+/// Objects that have been in a store for this long belong to no trial under way.
 const TRIAL_IS_LEFT_AFTER: Duration = Duration::from_secs(3600);
 
 /// The stores in use, and all credentials.
@@ -46,7 +46,7 @@ pub struct Stores {
     used: Mutex<Vec<Weak<Renewable>>>,
     /// When stores last passed a trial. Held for a look-up.
     proved: Mutex<BTreeMap<String, Instant>>,
-    /// What trials have left in stores, and when it was first seen. Held to compare.
+    /// Objects that trials have left in stores, and when each was first seen. Held to compare.
     trials_left: Mutex<BTreeMap<String, BTreeMap<String, Instant>>>,
 }
 

@@ -9,7 +9,7 @@
 //! another daemon of systemd's, under another unit: each would be started again, and they would replace each other forever.
 //!
 //! The holder writes into the lock who it is and where it listens ([`Holding`]). Clients read that when they find no socket in their own
-//! runtime directory. What the former holder left there says whether it ended or died, and where its disks are mounted.
+//! runtime directory. The former holder's record there says whether it ended or died, and where its disks are mounted.
 
 use crate::cli::client;
 use crate::cli::start;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
 /// How long to wait for a daemon that systemd keeps: it may just be ending, and the lock's content may be its predecessor's.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long to wait for its answer. What counts is that the lock becomes free.
+/// How long to wait for its answer. Only the lock becoming free counts.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The lock's name in both directories.
@@ -57,7 +57,7 @@ pub enum SuccessionError {
     NoLocks {
         /// The directory.
         path: PathBuf,
-        /// What it answered.
+        /// Its answer.
         error: io::Error,
     },
     /// The lock cannot be read or written.
@@ -94,7 +94,7 @@ pub struct Claim {
     /// In the runtime directory.
     runtime: File,
     holding: Holding,
-    /// What the former daemon left in the lock.
+    /// The former daemon's record in the lock.
     former: Option<Holding>,
 }
 

@@ -102,7 +102,7 @@ impl Drop for Serving {
     }
 }
 
-/// What each request is checked against, and what is shown.
+/// The checks of each request, and the pages to show.
 struct Door {
     ours: Ours,
     /// Guards the password sign-in of other computers.
@@ -403,7 +403,7 @@ async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
         &mut door.sessions.lock(),
         Now::read(),
     );
-    // Before the answer: what a browser was told must be true for the next daemon too.
+    // Before the answer: the next daemon must know every session that a browser knows.
     door.kept().await;
     let mut response = match verdict {
         Verdict::Pass => until(door.ended.clone(), next.run(request).await),

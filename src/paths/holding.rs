@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What earlier versions wrote in the runtime directory under systemd; otherwise they wrote nothing.
+/// The content that earlier versions wrote in the runtime directory under systemd; otherwise they wrote nothing.
 const KEPT_BY_SYSTEMD: &[u8] = b"systemd";
 
 /// The process that holds the lock, or held it last.

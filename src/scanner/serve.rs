@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     serve_on(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))?;
-    // Whatever the other threads wait for.
+    // Does not wait for the other threads, whatever they wait for.
     std::process::exit(0)
 }
 

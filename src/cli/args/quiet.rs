@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn malformed_hours_are_refused() {
         for text in
             ["", "8-18", "08:00", "25:00-26:00", "08:60-09:00", "fri-mon 08:00-09:00", "day 08:00-09:00"]
         {

@@ -28,7 +28,7 @@ fn size(pin: &Pin) -> String {
     }
 }
 
-/// What would be pinned.
+/// The pin that would be made.
 pub fn would_be(pin: &Pin) -> String {
     let missing = pin.bytes.saturating_sub(pin.ready_bytes);
     format!(
@@ -39,7 +39,7 @@ pub fn would_be(pin: &Pin) -> String {
     )
 }
 
-/// What was pinned.
+/// A new pin.
 pub fn kept(pin: &Pin) -> String {
     match (&pin.path, pin.is_ready()) {
         (_, true) if pin.path.is_some() || pin.files_total > 0 => {
@@ -101,7 +101,7 @@ pub fn list(pins: &[Pin], paint: Paint) -> String {
     text
 }
 
-/// What was evicted.
+/// The result of an eviction.
 pub fn evicted(evicted: &Evicted) -> String {
     let freed = format!("{} of this computer's disk are free now", format_bytes(evicted.bytes_freed));
     match evicted.stayed_bytes {

@@ -265,7 +265,7 @@ const WORTH_TELLING: u64 = 1 << 20;
 
 /// How much of the files is only in the store, approximately: the file system uses some space itself.
 fn not_here(drive: &DriveStatus) -> Option<String> {
-    // What programs have just written may be in neither.
+    // Data that programs have just written may be in neither.
     let absent = drive.used_bytes.saturating_sub(drive.local_bytes() + drive.dirty_bytes);
     let until = match drive.state {
         DriveState::Offline | DriveState::NeedsAttention => "it cannot be read until the store is back",

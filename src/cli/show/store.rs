@@ -48,7 +48,7 @@ fn kept(login: &StoreLogin) -> &'static str {
     }
 }
 
-/// What a store can do; `at` is its address as it was typed.
+/// The abilities of a store; `at` is its address as it was typed.
 pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
     let mut text = format!("{at}\n");
     for finding in &tested.findings {
@@ -69,7 +69,7 @@ pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
     text
 }
 
-/// What is already there, if that matters to a new drive.
+/// The existing content of the place, if that matters to a new drive.
 fn there_already(tested: &StoreTested) -> String {
     if tested.has_drive {
         let add = Action::Add { drive: None, store: Some(tested.store.clone()) };

@@ -4,7 +4,7 @@
 //! word of the credentials that are kept here; users and queries in addresses; values with names like those of secrets; and anything that
 //! looks like a key.
 
-/// What replaces a secret.
+/// The text that replaces a secret.
 pub const LEFT_OUT: &str = "[left out]";
 /// Shorter secrets would remove ordinary words.
 const EXACT_MIN: usize = 4;

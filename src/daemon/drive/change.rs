@@ -127,8 +127,8 @@ impl Drive {
     }
 }
 
-/// What a drive whose data was deleted leaves in the store. This is for display: if the store does not answer now, the data was deleted all
-/// the same.
+/// The objects that the store still has after a drive's data was deleted. This is for display: if the store does not answer now, the data
+/// was deleted all the same.
 async fn left_behind(objects: &Objects, url: &str) -> api::Removed {
     let store = objects.store().as_ref();
     let (Ok(all), Ok(here), Ok(keys)) = (

@@ -312,7 +312,7 @@ impl Drive {
                     let message = format!("It cannot be unmounted yet. {}", failure.message);
                     tracing::warn!(drive = self.name, message, goes_down, "the service is to end");
                     self.note(ActivityKind::Attention, message);
-                    // Whoever ends us may not wait as long as we would.
+                    // The process that ends us may not wait as long as we would.
                     self.write_back(LAST_SYNC_DEADLINE).await;
                     *patience.insert(busy_patience(*goes_down))
                 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const NAME: &str = "figures.json";
 
-/// What is remembered; `None` if it cannot be read: it is for display.
+/// The remembered figures; `None` if they cannot be read: they are for display.
 pub(super) fn load(directory: &Path) -> Option<DriveStatus> {
     serde_json::from_slice(&std::fs::read(directory.join(NAME)).ok()?).ok()
 }

@@ -102,7 +102,7 @@ impl Drive {
         }
     }
 
-    /// Whether nothing is left to tell, or the drive is no longer known here. A store that is left from now on is told by another task.
+    /// Whether nothing is left to tell, or the drive is no longer known here. Another task tells a store that is left from now on.
     fn has_told_all(self: &Arc<Self>) -> bool {
         let is_known = self
             .known

@@ -1,7 +1,7 @@
-//! Holds on versions that are looked at. Each is written down here before it is put into the store, and forgotten after it is deleted
-//! there: a crash in between leaves a name here that the store may not have, never a hold in the store that nobody knows, which would keep
-//! garbage forever. Holds left by an earlier look are released when the daemon starts, before the next look, and before the drive is
-//! forgotten here.
+//! Holds on versions that are open for looking. Each is written down here before it is put into the store, and forgotten after it is
+//! deleted there: a crash in between leaves a name here that the store may not have, never a hold in the store that nobody knows, which
+//! would keep garbage forever. Holds left by an earlier look are released when the daemon starts, before the next look, and before the
+//! drive is forgotten here.
 
 use super::Drive;
 use super::lock::lock;

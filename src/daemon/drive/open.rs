@@ -151,7 +151,7 @@ impl Drive {
         let attachment = match attached {
             Ok(attachment) => attachment,
             Err(failure) => {
-                // What the attempt has written is uploaded, and then the drive is free for other devices.
+                // The attempt's writes are uploaded, and then the drive is free for other devices.
                 self.set_phase(Phase::Draining);
                 self.drain_in_background(&mut opened);
                 **open = Some(opened);

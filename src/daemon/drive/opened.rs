@@ -27,7 +27,7 @@ pub struct OpenDrive {
     /// For a version that is only looked at: the hold on it in the store.
     pub(super) reference: Option<(Arc<dyn Store>, String)>,
     pub(super) writable: bool,
-    /// What the request asked to see.
+    /// The version that the request asked for.
     pub(super) shows: Shows,
     /// It is served by NBD for as long as a client's request lasts.
     pub(super) serving: bool,

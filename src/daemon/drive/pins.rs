@@ -78,7 +78,7 @@ struct State {
 /// A path that is pinned.
 #[derive(Clone, Default)]
 struct Kept {
-    /// What is there; `None` before the first scan since the opening, or if it cannot be scanned.
+    /// The files that are there; `None` before the first scan since the opening, or if it cannot be scanned.
     tally: Option<Arc<Tally>>,
     /// Whether the scan saw everything; if not, the blocks of the scan before stay pinned too.
     is_seen: bool,
@@ -115,7 +115,7 @@ impl Pins {
         }
     }
 
-    /// What the engine must keep from the moment that it opens.
+    /// The blocks that the engine must keep from the moment that it opens.
     pub fn at_open(&self) -> Pinned {
         self.state.lock().saved.pinned()
     }

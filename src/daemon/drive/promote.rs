@@ -109,7 +109,7 @@ impl Drive {
         found.ok_or_else(|| failure::no_replica(&self.name, url))
     }
 
-    /// What the store can do, tried as for a new drive.
+    /// The mode that the store supports, tried as for a new drive.
     async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
         if let StoreUrl::File(path) = url {
             let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
@@ -217,7 +217,7 @@ impl Drive {
             let reachable = matches!(former, Former::There(..));
             return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), reachable));
         }
-        // Whatever can fail at the replica must fail before the former store is retired.
+        // All steps at the replica that can fail come before the former store is retired.
         let version = objects.root(newest.root, Some(newest.root_hash)).await;
         version.map_err(|error| failure::at_store(failure::read(&error), &url))?;
         try_to_put(&objects).await.map_err(|error| failure::at_store(failure::store(&error), &url))?;

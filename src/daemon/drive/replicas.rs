@@ -36,7 +36,7 @@ pub struct Replicas {
     /// Counts the requests to the replicas, together with those to the primary.
     meter: Meter,
     family: Family,
-    /// What replicas that begin from now on are told to do.
+    /// The setting for replicas that begin from now on.
     wanted: Wanted,
     running: Vec<Running>,
 }

@@ -114,7 +114,7 @@ impl Listener {
         match (&request.socket, &request.tcp) {
             (Some(path), None) => {
                 let listener = UnixListener::bind(path).map_err(local)?;
-                // Whatever the umask says: a program that may connect may read and write the drive.
+                // Independent of the umask: a program that may connect may read and write the drive.
                 std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(local)?;
                 Ok(Listener::Unix(listener, path.clone()))
             }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// From this percentage on, a person gets a warning: enough is left to act.
 const FULL_FROM_PERCENT: u64 = 90;
 
-/// What a file system is short of.
+/// The resource that a file system is short of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::daemon) enum Full {
     /// Space.
@@ -65,7 +65,7 @@ impl Full {
         }
     }
 
-    /// What to do about it.
+    /// The remedy.
     pub(in crate::daemon) fn action(self, name: &str) -> Action {
         Action::Grow { drive: Some(name.to_owned()) }
     }
@@ -104,7 +104,7 @@ impl Usage {
         self.0.lock().used_bytes
     }
 
-    /// What the file system is short of, by the last figure.
+    /// The resource that the file system is short of, by the last figure.
     pub(in crate::daemon) fn full(&self) -> Option<Full> {
         self.0.lock().full
     }

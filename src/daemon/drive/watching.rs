@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Below this part of its limit (per mille) the journal counts as emptied.
 const JOURNAL_IS_EASY: u64 = 400;
 
-/// What was seen so far.
+/// The state as it was last seen.
 struct Seen {
     committed: Lsn,
     /// Bytes put into the store for the drive, as of the last complete upload.
@@ -199,7 +199,7 @@ impl Seen {
         Some((ActivityKind::Attention, message))
     }
 
-    /// What has happened. If the store refuses access, `login` says what a person can do.
+    /// The news since the last look. If the store refuses access, `login` says what a person can do.
     fn news(
         &mut self,
         now: Instant,

@@ -184,7 +184,7 @@ pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
     failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })
 }
 
-/// What should be evicted is pinned.
+/// The file or drive to be evicted is pinned.
 pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
     let (message, action) = match path {
         Some(path) => (format!("{path} is pinned."), Action::Unpin { path: path.to_owned() }),

@@ -13,7 +13,7 @@ use holdall_core::store::url::StoreUrl;
 use std::io;
 use std::path::Path;
 
-/// What to do about a directory that cannot be read or written.
+/// The remedy for a directory that cannot be read or written.
 const LET_IN: &str = "Let this user read and write in the directory, or mount what it is on for writing.";
 
 /// Names the store in actions that lack it. A directory has no login.

@@ -68,7 +68,7 @@ pub fn of(set: Option<&SetProxy>, login: Option<&Login>) -> Result<Option<Proxy>
     }
 }
 
-/// What is wrong with the setting.
+/// The failure for an unusable setting.
 pub fn failure(error: &ProxyError) -> Failure {
     let action = match error {
         ProxyError::Address | ProxyError::Kind(_) => Action::Proxy,

@@ -33,7 +33,7 @@ impl Later {
         self.reached.initialized()
     }
 
-    /// What opens the keyring, if the last try failed because of it.
+    /// The actions that open the keyring, if the last try failed because of it.
     pub fn opens_keyring(&self) -> Option<Vec<Action>> {
         self.keyring.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! What is already in the place of a new drive: a drive, or other files.
+//! The existing content of a new drive's place: a drive, or other files.
 
 use super::Stores;
 use crate::api::Failure;
@@ -9,7 +9,7 @@ use holdall_core::store::meter::Meter;
 use holdall_core::store::names::{others, own_directory};
 use holdall_core::store::url::StoreUrl;
 
-/// What is there.
+/// The content of a place.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Whether it is a store with a drive.
@@ -20,8 +20,8 @@ pub struct Place {
     pub instead: Option<StoreUrl>,
 }
 
-/// Looks at what is at `url`. What cannot be listed counts as empty: a trial reports what is wrong with the store, and a server whose
-/// listing of other files cannot be understood may still work as a store.
+/// Looks at what is at `url`. A place that cannot be listed counts as empty: a trial reports what is wrong with the store, and a server
+/// whose listing of other files cannot be understood may still work as a store.
 pub async fn look(stores: &Stores, url: &StoreUrl, credentials: &Credentials) -> Result<Place, Failure> {
     let store = stores.reach(url, credentials, &Meter::default())?;
     // Asked for by name: a listing with many other entries may not include it.

@@ -29,7 +29,7 @@ struct Inner {
     later: Option<Arc<Later>>,
 }
 
-/// What waiting alone does not fix, as a person reads it.
+/// An obstacle that waiting alone does not remove, as a person reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hindrance {
     /// The credentials.
@@ -37,7 +37,7 @@ pub enum Hindrance {
     /// The keyring that they are in.
     Keyring {
         what: String,
-        /// What to do about it.
+        /// The remedy.
         actions: Vec<Action>,
     },
     /// The store has no space, or is not there at all.
@@ -51,7 +51,7 @@ pub enum Hindrance {
 struct Hindered {
     reading: Option<Hindrance>,
     writing: Option<Hindrance>,
-    /// The family was looked for and not found. Writes succeed meanwhile, so they do not show this.
+    /// A read has found that the family is missing. Writes succeed meanwhile, so they do not show this.
     is_emptied: bool,
     /// Why the last request got no answer, which says nothing about the above.
     silence: Option<String>,
@@ -85,7 +85,7 @@ impl Renewable {
         *self.hindered.lock() = Hindered::default();
     }
 
-    /// What a person has to fix, according to the store's last answer.
+    /// The obstacle that a person has to remove, according to the store's last answer.
     ///
     /// If there is no answer now, that comes first: it may be the only problem.
     pub fn hindrance(&self) -> Option<Hindrance> {

@@ -1,4 +1,4 @@
-//! What a store can do: tried before anything is entrusted to it, and again when a drive on it is opened.
+//! Trials of stores: before anything is entrusted to a store, and again when a drive on it is opened.
 
 use super::Stores;
 use crate::api::{Failure, StoreFinding, Unit};

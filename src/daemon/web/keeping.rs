@@ -26,7 +26,7 @@ pub struct Served {
     pub sessions: Vec<Kept>,
 }
 
-/// What a former daemon served when it ended, if anything.
+/// The file of a former daemon, if it served the pages when it ended.
 pub fn recall(file: &Path) -> Option<Served> {
     let text = match std::fs::read(file) {
         Ok(text) => text,

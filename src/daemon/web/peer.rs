@@ -1,4 +1,4 @@
-//! Whose process is at the other end of a loopback connection.
+//! Finds the user whose process is at the other end of a loopback connection.
 //!
 //! The kernel lists TCP sockets with the user who created them (`/proc/net/tcp`, `/proc/net/tcp6`). Both ends of a loopback connection are
 //! in the list, so the other end's row is the one whose local address is the peer's. For the pages: a stolen cookie is of no use to another
@@ -85,7 +85,7 @@ fn owner_in(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32>
     })
 }
 
-/// What distinguishes two ends: an IPv6 scope or flow does not.
+/// The parts that distinguish two ends: an IPv6 scope or flow does not.
 fn place(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip(), address.port())
 }

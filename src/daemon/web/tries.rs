@@ -76,7 +76,7 @@ fn wait(tries: u32) -> Duration {
     }
 }
 
-/// Whose address it is: with IPv6, a person has a whole network. Link-local addresses are one for each computer.
+/// The network that counts as one client: with IPv6, a person has a whole network. Link-local addresses are one for each computer.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if address.is_unicast_link_local() => address.into(),

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const NAME: &str = "garbage.json";
 
-/// What is known, from earlier openings and from this one.
+/// The figures of earlier openings and of this one.
 pub struct Ledger {
     saved: Saved,
-    /// What has been counted in this opening.
+    /// Bytes that this opening has counted as put.
     counted_put: u64,
     counted_collections: u64,
 }
@@ -34,7 +34,7 @@ struct Saved {
     other_bytes: u64,
 }
 
-/// What a count has found.
+/// The result of a count.
 pub struct Counted {
     /// A collection has ended.
     pub collected: Option<Collected>,
@@ -86,18 +86,18 @@ impl Ledger {
         }
     }
 
-    /// What became garbage since the last collection; `None` if unknown.
+    /// Bytes that became garbage since the last collection; `None` if unknown.
     pub fn garbage_bytes(&self, stored: &Stored) -> Option<u64> {
         let (reached, base) = (self.reached_bytes(stored)?, self.saved.base_reached_bytes?);
         Some(base.saturating_add(self.saved.put_bytes).saturating_sub(reached))
     }
 
-    /// What else may be garbage: pages no longer reach data that was overwritten since, and nobody has counted that data.
+    /// Bytes that may be garbage as well: pages no longer reach data that was overwritten since, and nobody has counted that data.
     pub fn maybe_garbage_bytes(&self, stored: &Stored) -> u64 {
         stored.tail_covers_bytes.min(self.saved.pages_reached_bytes.unwrap_or(0))
     }
 
-    /// What the store holds for the drive.
+    /// Bytes that the store holds for the drive.
     pub fn store_bytes(&self, stored: &Stored) -> u64 {
         let reached = self.reached_bytes(stored).unwrap_or(0);
         let garbage = self.garbage_bytes(stored).unwrap_or(0);

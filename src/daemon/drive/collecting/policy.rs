@@ -21,7 +21,7 @@ const LONG_REST: Duration = Duration::from_secs(24 * 3600);
 /// Measuring garbage writes the map's pages again.
 const MEASURE_EVERY: Duration = Duration::from_secs(600);
 
-/// What the decision depends on.
+/// The facts that the decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Estimate of what became garbage since the last collection; `None` if nothing is known.
@@ -32,7 +32,7 @@ pub struct Facts {
     pub put_bytes: u64,
     /// Time since the last collection, or since the drive was first opened here.
     pub since_collection: Duration,
-    /// What else may be garbage: writes since the last checkpoint may have replaced this many bytes.
+    /// Bytes that may be garbage as well: writes since the last checkpoint may have replaced this many.
     pub maybe_garbage_bytes: u64,
     /// How the last collection that did not finish in this opening has ended, and how long ago.
     pub last_try: Option<(Ended, Duration)>,
@@ -78,7 +78,7 @@ impl Ended {
     }
 }
 
-/// What to do.
+/// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Find out how much garbage there is: it may be enough.
@@ -123,7 +123,7 @@ pub fn decide(facts: &Facts) -> Decision {
     let is_much = facts.garbage_bytes.is_some_and(is_enough);
     let may_be_much = facts.garbage_bytes.is_some_and(|bytes| is_enough(bytes + facts.maybe_garbage_bytes));
     let is_measured = facts.since_measured.is_some_and(|since| since < MEASURE_EVERY);
-    // A drive that was not written to has no more garbage than before.
+    // Without new writes, a drive's garbage does not grow.
     let is_weekly = facts.since_collection >= WEEK && facts.put_bytes > 0;
     // Uploads wait for space then, and deletions cost little: any garbage is worth it.
     let makes_room = facts.is_full && facts.garbage_bytes != Some(0);

@@ -25,7 +25,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(60);
 pub(super) const ROOT: &str = ".";
 const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
 
-/// What to pin.
+/// The target of a pin request.
 pub enum What {
     /// Paths, relative to the drive's root.
     Paths(Vec<String>),
@@ -44,7 +44,7 @@ pub enum Keep {
     Look,
 }
 
-/// What was asked for, for people: the first path if there are many.
+/// The target in words: the first path if there are many.
 fn named(what: &What) -> String {
     match what {
         What::Drive => "the whole drive".to_owned(),

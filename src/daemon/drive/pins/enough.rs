@@ -105,7 +105,7 @@ impl Drive {
     }
 }
 
-/// What is waited for.
+/// The files that a client waits for.
 struct File {
     /// All of its blocks, in order.
     runs: Vec<BlockRange>,

@@ -126,7 +126,7 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
             }
             Err(error) => {
                 kept.problem = Some(words(&error));
-                // What is known to be gone is no longer kept; what just cannot be seen is.
+                // A file that is known to be gone is no longer kept; one that just cannot be seen is.
                 if is_gone(&error) {
                     (kept.tally, kept.is_seen, kept.figures) = (None, true, Figures::default());
                 }

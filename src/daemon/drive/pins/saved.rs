@@ -1,5 +1,5 @@
-//! What is remembered of pins (`pins.json`): what a person asked for, and its blocks as of the last scan. With the blocks, nothing pinned
-//! is evicted between an opening and the first scan of the files.
+//! The remembered pins (`pins.json`): the paths that a person asked for, and their blocks as of the last scan. With the blocks, nothing
+//! pinned is evicted between an opening and the first scan of the files.
 //!
 //! The file belongs to this device and to the drive's name here. After a rollback, a fork or a write by another device, the blocks are
 //! those of another version: some are kept in vain and some are missing, until the scan that each opening begins with.
@@ -53,7 +53,7 @@ impl Saved {
         self.runs.iter().map(|(start, count)| BlockRange { start: *start, end: start.saturating_add(*count) })
     }
 
-    /// What the engine must keep.
+    /// The blocks that the engine must keep.
     pub fn pinned(&self) -> Pinned {
         if self.whole { Pinned::whole() } else { Pinned::runs(self.runs()) }
     }

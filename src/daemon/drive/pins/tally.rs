@@ -22,7 +22,7 @@ pub struct Tally {
     runs: Vec<(u32, u32)>,
     directories: Vec<(u32, u32)>,
     blocks: u64,
-    /// What could not be seen.
+    /// The parts that the scan could not see.
     pub blind: Blind,
     // Held while counting.
     counted: Mutex<Counted>,
