@@ -245,7 +245,7 @@ fn watched(site: &Site) -> Result<(), AttachError> {
     if site.watch.is_some() { onefile::start_keeper(site) } else { Ok(()) }
 }
 
-/// Tells a keeper that a former daemon has left, if there is one, that its successor is here.
+/// Tells the keeper of a former daemon, if there is one, that its successor has come.
 pub fn come_to_keeper(site: &Site) {
     if keeper::process(&site.dirs.keeper_socket()).is_some() {
         keeper::be_watched(site);

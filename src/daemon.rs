@@ -61,7 +61,7 @@ pub use openapi::document as openapi;
 /// How long systemd's start waits for drives to be taken over: logins wait for it where sessions must end before the drives do
 /// (packaging/systemd/holdall@.service). A check or a slow store may take longer, and then continues afterwards.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
-/// EX_UNAVAILABLE of sysexits.h: trying again is of no use, which the units know.
+/// EX_UNAVAILABLE of sysexits.h: trying again is of no use, and the systemd units do not.
 const EXIT_KEPT: u8 = 69;
 /// How long work on other threads may take at the end: a hanging directory may block some forever.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);

@@ -4,8 +4,8 @@
 //! started again under [`SUBCOMMAND`] as the same user; one for each drive, while the drive is mounted and somebody needs it. It is killed
 //! before the drive is unmounted, and ends by itself when the daemon does. It has nothing of the drive open except during a scan.
 //!
-//! Both sides talk over the socket that is its standard input, in lines of JSON: an [`Order`] for each line in, a [`Told`] for each line
-//! out. Files are reported in pieces, so that neither side holds more than a piece beyond what it wants to remember.
+//! Both sides talk over the socket that is its standard input, in lines of JSON: each line to the process is an [`Order`], each line from
+//! it a [`Told`]. Files are reported in pieces, so that neither side holds more than a piece beyond what it wants to remember.
 
 use holdall_helper::Target;
 use serde::{Deserialize, Serialize};

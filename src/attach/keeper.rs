@@ -1,5 +1,5 @@
-//! The keeper: a process that holds the FUSE connections of one-file disks, so that another daemon can follow under a mounted drive after
-//! one was replaced or killed. What it holds and how it is asked is in [`holdall_fuse::keeper`]; this module starts, finds and ends it.
+//! The keeper: a process that holds the FUSE connections of one-file disks, so that after a daemon was replaced or killed, another one can
+//! serve the same mounted drive. [`holdall_fuse::keeper`] defines its contents and its requests; this module starts, finds and ends it.
 //!
 //! It is the daemon's program under a hidden subcommand, in a session of its own, so that neither the end of a terminal nor the daemon's
 //! end also ends it. It also watches the daemon, and starts it again where nobody else does (`supervision`). It is found by its socket in

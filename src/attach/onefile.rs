@@ -237,8 +237,8 @@ pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
     end_keeper(site).map(drop)
 }
 
-/// Ends the keeper if no disk has a directory any longer, and no drive is recorded as attached by the daemon it watches. Returns whether it
-/// ended.
+/// Ends the keeper if no disk has a directory any longer, and it need not watch the daemon for a drive that is recorded as attached.
+/// Returns whether it ended.
 pub(super) fn end_keeper(site: &Site) -> Result<bool, AttachError> {
     let _changing = KEEPER_CHANGES.lock();
     let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_counts_and_what_is_none_is_passed_over() {
+    fn the_last_record_counts_and_other_files_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         let mut record = Record::new(Uuid::from_u128(1), "photos");

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_keeps_to_itself() {
+    fn special_characters_in_a_segment_are_encoded() {
         assert_eq!(segment("work-2.1_x~"), "work-2.1_x~");
         assert_eq!(segment("a b/c?d#é"), "a%20b%2Fc%3Fd%23%C3%A9");
     }

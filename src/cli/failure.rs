@@ -12,7 +12,7 @@ pub enum CliError {
     Failed(Failure),
     /// It did its work and printed the result, but the result is bad news.
     BadNews(Code),
-    /// Nobody reads its output any longer: for `holdall events | head -1` that is in order.
+    /// Nobody reads its output any longer: for `holdall events | head -1` that is no error.
     ReaderLeft,
 }
 

@@ -46,7 +46,7 @@ mod tests {
     const NAME: &str = "seg/4f/0b7e5f2ad1c94c3e8a6b7d5e4f3c2b1a-0000000000000003-00000000000000a1-4f0e1d2c3b4a59687766554433221100";
 
     #[test]
-    fn names_of_objects_are_shortened_wherever_they_stand() {
+    fn object_names_are_shortened_anywhere_in_a_text() {
         let root = NAME.replace("seg", "root");
         let text = format!("{NAME} is missing (needed by {root}).\n  {NAME}");
         assert_eq!(shortened(&text), "seg/…4f0e1d2c is missing (needed by root/…4f0e1d2c).\n  seg/…4f0e1d2c");

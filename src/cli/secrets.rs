@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_too_much_and_what_is_no_text_are_refused() {
+    fn empty_oversized_and_binary_secrets_are_refused() {
         let long = vec![b'x'; SECRET_LIMIT_BYTES as usize + 1];
         for content in [&b""[..], b"\n", &long, b"\xff\xfe", b"\xef\xbb\xbf\n"] {
             let (_dir, path) = holding(content);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_rows_and_lines_are_kept() {
+    fn the_number_of_rows_and_lines_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let activity = Activity::load(dir.path());
         (0..=2 * ROWS_MAX).for_each(|row| activity.note(None, ActivityKind::Drive, row.to_string()));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_there_shows_the_nearest_above_it() {
+    fn a_missing_path_shows_its_nearest_existing_parent() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         for path in ["gone/deeper", "file/below"] {

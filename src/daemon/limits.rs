@@ -1,4 +1,5 @@
-//! What all drives together may take of the network, whether they wait for another network, and what each may take of the local disk.
+//! The limits: how much of the network all drives together may use, whether they wait for another network, and how much of the local disk
+//! each may take.
 
 use super::failure::{self, failure};
 use super::registry;

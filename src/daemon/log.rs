@@ -51,7 +51,7 @@ struct Log {
 }
 
 impl Log {
-    /// The log that standard error leads to, if bounding it is up to us.
+    /// The log that standard error leads to, if that is `daemon.log`.
     fn of_standard_error() -> Option<Arc<Mutex<Log>>> {
         let path = Paths::from_environment().ok()?.daemon_log();
         let ours = same_file(&metadata(stderr().as_fd()).ok()?, &path.metadata().ok()?);

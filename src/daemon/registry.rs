@@ -117,8 +117,8 @@ pub struct OpenAs {
 
 /// The last known mount of a drive that is remembered as open: no mount outlives the kernel that made it.
 ///
-/// It is recorded before a drive is mounted, and cleared after the drive was unmounted. So after a crash in between, a mount that has ended
-/// may count as possibly there, but never the other way round.
+/// It is recorded before a drive is mounted, and marked as ended after the drive was unmounted. So after a crash in between, a mount that
+/// has ended may count as possibly there, but never the other way round.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastMount {

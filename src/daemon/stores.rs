@@ -217,7 +217,7 @@ impl Stores {
             };
             match renewed {
                 Ok(renewed) => store.renew(renewed),
-                // A keyring that is just locked does not log anybody out.
+                // A keyring that is locked for now logs nobody out.
                 Err(failure) => {
                     tracing::warn!(
                         message = failure.message,

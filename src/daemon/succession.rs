@@ -1,8 +1,8 @@
 //! Which process is the daemon of a state directory: the one that holds the lock there.
 //!
-//! The lock lives in the state directory because that is what two daemons must not share: the registry, the journals, the keys. The runtime
-//! directory depends on the environment (cron, su and sudo use another one, and a logout removes it), so it cannot decide. It has a lock of
-//! its own all the same: two state directories must not fight over one socket, and earlier versions checked only that lock.
+//! The lock lives in the state directory because two daemons must not share what is there: the registry, the journals, the keys. The
+//! runtime directory depends on the environment (cron, su and sudo use another one, and a logout removes it), so it cannot decide. It has a
+//! lock of its own all the same: two state directories must not fight over one socket, and earlier versions checked only that lock.
 //!
 //! A second daemon yields to the first and exits with success, because two commands that find no daemon may each start one. A daemon that
 //! systemd starts is there to stay: it makes the first one stop, which hands over what is open, and takes over from it. It never does so to
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
 /// How long to wait for a daemon that systemd keeps: it may just be ending, and the lock's content may be its predecessor's.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long to wait for its answer. Only the lock becoming free counts.
+/// How long to wait for its answer. The answer itself does not matter, only that the lock becomes free.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The lock's name in both directories.
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_state_directory_has_one_daemon_whatever_the_runtime_directory_is() {
+    async fn one_state_directory_has_one_daemon_in_any_runtime_directory() {
         let dir = tempfile::tempdir().unwrap();
         let mut first = ours(&paths(&dir, "run"), false).await;
         first.listens_at(vec![dir.path().join("run/daemon.sock")]).unwrap();

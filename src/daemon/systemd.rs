@@ -4,8 +4,8 @@ use sd_notify::NotifyState;
 use std::future::Future;
 use std::time::Duration;
 
-/// Taking a drive over, and closing one, may take long: a check, an unmount that writes back. systemd waits for as long as we report
-/// progress.
+/// Taking a drive over, and closing one, may take long: a check, an unmount that writes back. systemd waits as long as we report progress;
+/// each report extends its wait by this.
 const MORE: Duration = Duration::from_secs(60);
 
 /// Whether systemd has started this process and waits for its messages.

@@ -131,7 +131,7 @@ mod tests {
         Extent { logical, physical, length, flags, ..Extent::default() }
     }
 
-    /// Reads from a kernel that has these extents, and returns so many at a time.
+    /// Reads from a kernel that has these extents, and returns `at_once` of them at a time.
     fn read(extents: &[Extent], at_once: usize) -> Extents {
         read_all(|start, buffer| {
             let rest: Vec<_> = extents
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changes_meanwhile_does_not_keep_us() {
+    fn a_changing_file_does_not_keep_the_scan_busy() {
         let found = read_all(|_, buffer| {
             buffer[0] = extent(0, 7, 1, 0);
             Ok(1)

@@ -47,7 +47,7 @@ struct Interest {
 }
 
 impl Watches {
-    /// Without watches.
+    /// Watches nothing yet.
     pub fn new() -> Result<Self, Errno> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self { inotify, known: Mutex::default() })

@@ -84,8 +84,8 @@ async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliEr
     Ok(())
 }
 
-/// `drive add`. A drive that is not encrypted needs no secret, and only the daemon knows that; so a secret that was not given is asked for
-/// once it is missing.
+/// `drive add`. A drive that is not encrypted needs no secret, and only the daemon knows that; so if no secret was given, it is asked for
+/// only after the daemon has missed it.
 pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
     only_one_from_standard_input(&[
         &add.passphrase_file,

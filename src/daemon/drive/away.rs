@@ -80,8 +80,8 @@ impl Drive {
     }
 }
 
-/// The pause before an opening that somebody waits for is tried again, if it is: as long as the store asks for. A store that asks for a
-/// long pause is done without at once.
+/// The pause before the next try of an opening that somebody waits for: at least as long as the store asks for. `None` if there is no next
+/// try; a store that asks for a long pause is done without at once.
 fn again_after(failure: &Failure) -> Option<Duration> {
     let pause = AGAIN_AFTER.max(failure.retry_after().unwrap_or_default());
     (failure.code == Code::Offline && pause <= WAITED_FOR).then_some(pause)

@@ -27,7 +27,7 @@ impl Drive {
         }
         drop(open);
         self.with_volume(async |volume| grow(volume, size).await).await?;
-        // Nobody opens the drive for that alone.
+        // Nobody will open the drive only to upload this.
         self.upload_in_background();
         Ok(())
     }

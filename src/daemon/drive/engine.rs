@@ -60,8 +60,8 @@ pub(super) enum Patience {
 }
 
 impl Drive {
-    /// Opens the engine for writing, attached to nothing, taking the drive from the devices that `over` names. A version that turns out to
-    /// be a fork is set apart and continues to be uploaded there: what is opened is the drive.
+    /// Opens the engine for writing, attached to nothing, taking the drive from the devices that `over` names. If a fork begins, it is set
+    /// apart and continues to be uploaded there: what is opened is the drive.
     pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
         self.open_engine_within(Patience::Usual, over).await
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_keeps_what_is_at_and_below_it() {
+    fn a_pin_keeps_its_path_and_everything_below() {
         let paths = ["photos/2026".to_owned(), "notes".to_owned()];
         let pins = Pins { pins: &paths, whole: false };
         assert_eq!(pins.over("photos/2026/a.jpg").as_deref(), Some("photos/2026"));

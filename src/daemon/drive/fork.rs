@@ -250,7 +250,7 @@ impl Drive {
                         (api::Code::Offline, Some(after)) => {
                             Backoff::new().next(Some(after.max(UPLOAD_EVERY)))
                         }
-                        // The other device may not close it before tomorrow; then what is here becomes a fork of that device's version.
+                        // It may take a day until that device closes the drive; what is here then becomes a fork of that device's version.
                         (api::Code::Held, _) => held.next(Some(UPLOAD_EVERY)),
                         // Nor is it known when the store has space again, or when somebody enters other credentials.
                         _ => later.next(Some(UPLOAD_EVERY)),
@@ -306,7 +306,7 @@ impl Drive {
         self.remove_locked(&open, &everything).await.map(drop)
     }
 
-    /// Whether it is a fork whose upload was cut off.
+    /// Whether it is a fork whose upload was interrupted.
     pub fn is_fork_to_upload(&self) -> bool {
         let Some(of) = self.config.lock().fork_of.clone() else { return false };
         let local = Directory::create(&self.registry.directory(&self.name)).and_then(|dir| Local::load(&dir));

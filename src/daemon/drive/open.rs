@@ -93,7 +93,7 @@ impl Drive {
         // A mount that an earlier service has left there is taken down first.
         let is_free =
             |place: &Path| open_at.as_deref() == Some(place) || mountinfo::at(&mounts, place).is_none();
-        // Not worth waiting for a network or for another drive.
+        // Finding that out must not wait for a network or for another drive.
         let is_there = |place: &Path| {
             !mountinfo::is_safe_to_look_at(&mounts, place) || place.parent().is_some_and(Path::is_dir)
         };
@@ -331,7 +331,7 @@ impl Drive {
         attached.map_err(|error: attach::AttachError| error.failure())
     }
 
-    /// Notes what is known of the mount of a drive that is remembered as open.
+    /// Records what is known of the mount of a drive that is remembered as open.
     pub(super) fn note_mount(&self, mount: LastMount) -> Result<(), Failure> {
         if self.config.lock().open.as_ref().is_none_or(|open| open.mount == mount) {
             return Ok(());
@@ -348,7 +348,7 @@ impl Drive {
     }
 }
 
-/// From whom the request may take the drive.
+/// The devices from which the request may take the drive.
 fn over(request: &api::Open) -> Result<Over, Failure> {
     match (request.take_over, &request.take_over_from) {
         (false, _) => Ok(Over::Nobody),
@@ -367,7 +367,7 @@ enum How {
     Asked,
     /// To write without its store, and why.
     Away { because: String },
-    /// To look at; with the reason if it was asked for to write.
+    /// To look at; with the reason if writing was asked for.
     Look { because: Option<String> },
 }
 

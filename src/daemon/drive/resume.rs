@@ -141,7 +141,7 @@ impl Drive {
             }
         });
         if let Err(failure) = noted {
-            // That it is mounted was recorded before it was mounted. Programs have waited long enough.
+            // The mount itself was recorded before it was made, and programs have waited long enough.
             tracing::warn!(drive = self.name, message = failure.message, "its block device is not noted");
         }
         Ok(opened)

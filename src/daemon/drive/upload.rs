@@ -100,7 +100,7 @@ async fn push_unless_full(volume: &Volume, work: &Work) -> Result<bool, PushErro
     }
 }
 
-/// ext4 trims deleted blocks after its journal has committed the deletion, and does not report when it has.
+/// ext4 trims deleted blocks some time after its journal has committed the deletion, and nothing reports when it does.
 async fn trims_are_in(volume: &Volume) {
     let until = Instant::now() + TRIMS_PATIENCE;
     let mut before = None;

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_neither_has_touched_are_the_same() {
+    fn untouched_files_are_the_same() {
         let base = [("a/", 12, 1), ("a/file", 13, 1), ("b", 14, 1)];
         assert_eq!(told(&base, &base), []);
         // A directory changes with its entries, which are compared by themselves.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_directory_s_place_is_one_difference() {
+    fn a_file_in_place_of_a_directory_is_one_difference() {
         let fork = [("x/", 20, 1), ("x/a", 21, 1)];
         assert_eq!(told(&fork, &[("x", 22, 1)]), [("x".to_owned(), Some(1), Some(1))]);
     }

@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn they_hold_from_the_first_minute_until_the_last() {
+    fn quiet_hours_hold_from_the_first_minute_to_the_last() {
         assert_eq!([7, 8, 17, 18].map(|hour| quiet((8, 18), FRIDAY, hour)), [false, true, true, false]);
         assert!(!quiet((8, 18), FRIDAY + 1, 12));
     }
 
     #[test]
-    fn over_midnight_they_belong_to_the_day_on_which_they_begin() {
+    fn hours_over_midnight_belong_to_the_day_they_begin() {
         assert_eq!([21, 22, 23].map(|hour| quiet((22, 6), FRIDAY, hour)), [false, true, true]);
         assert_eq!([5, 6, 22].map(|hour| quiet((22, 6), FRIDAY + 1, hour)), [true, false, false]);
         assert_eq!([5, 22].map(|hour| quiet((22, 6), 0, hour)), [false, true], "Sunday has none");

@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drive_is_seen_and_is_nobody_else_s() {
+    async fn a_drive_is_recognised_and_not_taken_for_other_files() {
         let (_, place) = looked_at(&["family.json", "letter.txt"]).await;
         assert_eq!(place, Place { has_drive: true, ..Place::default() });
         assert_eq!(looked_at(&[]).await.1, Place::default());
     }
 
     #[tokio::test]
-    async fn a_directory_that_is_still_to_be_made_is_empty() {
+    async fn a_directory_not_created_yet_counts_as_empty() {
         let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
         let url = StoreUrl::File(dir.path().join("new"));

@@ -158,7 +158,7 @@ mod tests {
     use crate::daemon::secrets::Keeper;
 
     #[tokio::test]
-    async fn a_directory_is_found_to_be_all_right() {
+    async fn a_local_directory_passes_the_trial() {
         let dir = tempfile::tempdir().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
         let state = tempfile::tempdir().unwrap();

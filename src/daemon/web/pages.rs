@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_looked_for_beside_the_program() {
+    fn pages_are_found_beside_the_program() {
         let places = places(Some(Path::new("/opt/tree/target/release/holdalld")));
         let expected = ["/opt/tree/target/share/holdall/web", "/opt/tree/ui/dist", "/usr/share/holdall/web"];
         assert_eq!(places, expected.map(PathBuf::from));

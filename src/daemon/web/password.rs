@@ -15,7 +15,7 @@ const PASSES: u32 = 3;
 const LANES: u32 = 4;
 const SALT_BYTES: usize = 16;
 
-/// A password's hash. Without the costs: a changed file could otherwise make the daemon use any amount of memory.
+/// A password's hash. The costs are not stored with it: a changed file could otherwise make the daemon use any amount of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hashed {
     /// In hex.

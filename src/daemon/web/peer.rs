@@ -1,9 +1,9 @@
 //! Finds the user whose process is at the other end of a loopback connection.
 //!
 //! The kernel lists TCP sockets with the user who created them (`/proc/net/tcp`, `/proc/net/tcp6`). Both ends of a loopback connection are
-//! in the list, so the other end's row is the one whose local address is the peer's. For the pages: a stolen cookie is of no use to another
-//! user. Browsers send a host's cookies to all of its ports, and so to any program that listens at another one. For drives that are served
-//! by NBD: the protocol knows no passwords.
+//! in the list, so the other end's row is the one whose local address is the peer's. For the pages: browsers send a host's cookies to all
+//! of its ports, and so to any program that listens at another one; this check makes such a cookie useless to another user. For drives that
+//! are served by NBD: the protocol knows no passwords.
 
 use axum::serve::Listener;
 use std::io;
@@ -113,7 +113,7 @@ mod tests {
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 
     #[test]
-    fn the_row_of_the_other_end_says_whose_it_is() {
+    fn the_other_ends_row_names_the_user() {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0xA38E));
         let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 0x1F90));
         let ip = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));

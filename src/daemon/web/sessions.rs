@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_makes_no_session_last_longer() {
+    fn setting_the_clock_back_makes_no_session_last_longer() {
         let (mut sessions, now) = (Sessions::default(), Now::read());
         let ahead = now + SESSION_RESTS * 100;
         let token = sessions.invite(ahead);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_of_both() {
+    fn the_number_of_invitations_and_sessions_is_limited() {
         let (mut sessions, now) = (Sessions::default(), Now::read());
         let first = sessions.invite(now);
         let others: Vec<_> = (0..INVITATIONS_MAX).map(|_| sessions.invite(now)).collect();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_while_one_waits_makes_it_no_longer() {
+    fn tries_during_a_wait_do_not_prolong_it() {
         let (mut tries, now) = (Tries::default(), Instant::now());
         assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)));
         for _ in 0..10 {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not_held_up_and_a_network_is_one_client() {
+    fn clients_delay_no_others_and_a_network_is_one_client() {
         let (mut tries, now) = (Tries::default(), Instant::now());
         assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)));
         assert!(!allowed(&mut tries, "::ffff:192.0.2.1".parse().unwrap(), now));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_clients_are_remembered() {
+    fn the_number_of_remembered_clients_is_limited() {
         let (mut tries, now) = (Tries::default(), Instant::now());
         for host in 0..2 * CLIENTS_MAX as u32 {
             tries.begin(std::net::Ipv4Addr::from_bits(host).into(), now);

@@ -38,7 +38,7 @@ struct Saved {
 pub struct Counted {
     /// A collection has ended.
     pub collected: Option<Collected>,
-    /// Whether the next opening would miss it.
+    /// Whether the change is worth saving for the next opening.
     pub is_worth_saving: bool,
 }
 

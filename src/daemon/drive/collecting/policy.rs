@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn measures_where_what_was_replaced_may_make_it_enough() {
+    fn measures_if_replaced_data_may_make_the_garbage_enough() {
         let little = Decision::Wait(Because::Little);
         let maybe = Facts { garbage_bytes: Some(200 * MIB), maybe_garbage_bytes: 100 * MIB, ..DUE };
         let rows = [

@@ -203,7 +203,7 @@ impl Drive {
         failure::local(error)
     }
 
-    /// For a closed drive, where nothing tells which blocks belong to which pin: the blocks stay until the next scan, or are unpinned with
+    /// For a closed drive, where nothing says which blocks belong to which pin: the blocks stay until the next scan, or are unpinned with
     /// the last pin.
     fn save_pins(&self) -> std::io::Result<()> {
         let saved = {

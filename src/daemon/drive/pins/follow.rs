@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 /// A path rests for this many times as long as its last scan took.
 const REST: u32 = 4;
-/// When to scan again what had no place on the drive yet.
+/// After this time, data that had no place on the drive yet is scanned again.
 const UNSETTLED: Duration = Duration::from_secs(10);
-/// When to try again what could not be scanned.
+/// After this time, a failed scan is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
-/// When to scan again where not all changes are reported.
+/// After this time, a path is scanned again if not all of its changes are reported.
 const UNWATCHED: Duration = Duration::from_secs(300);
-/// When to continue after the scanning process has ended.
+/// After this time, scanning continues if its process has ended.
 const LOST: Duration = Duration::from_secs(5);
 
 /// When to scan which path.
