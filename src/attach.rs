@@ -128,7 +128,7 @@ pub struct Site {
     pub dirs: Dirs,
     /// Performs what needs root's rights or may hang.
     pub deputy: Deputy,
-    /// Where answers that take time are awaited. It outlives all drives.
+    /// The runtime on which answers that take time are awaited. It outlives all drives.
     pub runtime: Handle,
     /// Called at each step.
     pub on_step: Arc<dyn Fn(Step) + Send + Sync>,

@@ -103,8 +103,8 @@ fn left_by_us(site: &Site, uuid: Uuid, path: &Path) -> Result<bool, AttachError>
     }
 }
 
-/// Makes the file system ready to be mounted. Returns whether it is smaller than its device, which was resized while it was not mounted, or
-/// on another machine.
+/// Makes the file system ready to be mounted. Returns whether it is smaller than its device; the device was then resized while it was not
+/// mounted, or on another machine.
 fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachError> {
     let (site, target) = (attached.site(), attached.target().clone());
     match probe(site, &target)? {

@@ -45,7 +45,7 @@ pub struct Config {
     /// How it is open, so that the next daemon takes it over.
     #[serde(default)]
     pub open: Option<OpenAs>,
-    /// The mount point of the last opening, if that is not the usual one.
+    /// The mount point that the last opening asked for, if that is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PathBuf>,
     /// Whether it was closed with changes that the store lacks.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Said of every drive that is not encrypted, even to a person who did not ask for that: only the store knows.
+/// Said of every drive that is not encrypted: a person who adds it may not know, since only the store says so.
 const CLEAR: &str = "It is not encrypted: anyone who can read the store can read the files\n";
 
 /// `drive create`.

@@ -37,13 +37,13 @@ const TELL_TRIES: u32 = 8;
 
 impl Drive {
     /// The drive in its present store. A store that cannot be reached counts as lost. A store that answers but does not give the drive (its
-    /// account was closed, say, or its bucket emptied) counts as left only if a person says so. Any other fault, in the store or here, is
+    /// account was closed, say, or its bucket emptied) counts as lost only if a person says so. Any other fault, in the store or here, is
     /// an error.
     ///
-    /// A store that says that the drive has moved counts as left if it moved to `replica`. If it moved elsewhere or was removed, the drive
-    /// would live in two places: a person has to say so.
+    /// A store that says that the drive has moved to `replica` counts as retired. If the drive moved elsewhere or was removed, it would
+    /// live in two places: the store counts as retired only if a person says so.
     ///
-    /// A store that asks for patience is not lost, and counts as left only if a person says so.
+    /// A store that asks for patience is there, and counts as lost only if a person says so.
     pub(super) async fn former(&self, replica: &str, is_given_up: bool) -> Result<Former, Failure> {
         let ask = || async {
             let (objects, _) = self.objects().await?;

@@ -82,7 +82,7 @@ impl Drive {
         ended
     }
 
-    /// The open drive, after waiting a moment for a serving that is about to end; the drive may still be served afterwards.
+    /// The open drive, if any, after waiting a moment for a serving that is about to end; the drive may still be served afterwards.
     pub(super) async fn when_served_no_longer(&self) -> MutexGuard<'_, Option<OpenDrive>> {
         let since = Instant::now();
         loop {
