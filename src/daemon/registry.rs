@@ -36,7 +36,7 @@ pub struct Config {
     /// Other stores that keep copies of what the first one has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaConfig>,
-    /// Stores that the drive has left, and that have not been told yet.
+    /// Stores that the drive has left, and that do not know it yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<FormerStore>,
     /// The replica that is becoming its store. Until the promotion has succeeded or is known to have failed, the drive may live in either.

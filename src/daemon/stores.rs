@@ -185,9 +185,9 @@ impl Stores {
         self.proved.lock().insert(url.to_string(), Instant::now());
     }
 
-    /// Deletes what interrupted trials have left in the store. What was there an hour ago belongs to no trial under way on any computer: no
-    /// trial takes that long, and their names are never used again. A trial on a computer that was suspended in the middle may miss objects
-    /// that it has put, and judge the store too harshly until the next trial.
+    /// Deletes what interrupted trials have left in the store. Objects that were there an hour ago belong to no trial under way on any
+    /// computer: no trial takes that long, and their names are never used again. A trial on a computer that was suspended in the middle may
+    /// miss objects that it has put, and judge the store too harshly until the next trial.
     pub async fn sweep_trials(&self, url: &StoreUrl, credentials: &Credentials, meter: &Meter) {
         let Ok(store) = self.reach(url, credentials, meter) else { return };
         let Ok(names) = probe::left_behind(&*store).await else { return };

@@ -1,7 +1,7 @@
 //! The store that a drive had before one of its replicas took its place.
 //!
 //! It must learn of the promotion, or another computer that knows only its address would continue to commit there. A store that was away at
-//! the promotion is told once it is back: the task is written down together with the drive's new address, and tried until it succeeds.
+//! the promotion learns of it once it is back: the task is written down together with the drive's new address, and tried until it succeeds.
 
 use super::Drive;
 use crate::api::{ActivityKind, Code, Failure};

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replicas_absence_and_return_are_reported_once_with_the_reason() {
+    fn a_replicas_absence_is_reported_once_with_reason_and_return() {
         let (mut absence, start) = (Absence::default(), Instant::now());
         assert_eq!(absence.turn(start, true), None);
         let turn = absence.turn(start + AWAY_FOR, true).unwrap();

@@ -13,11 +13,11 @@ pub const OWN_HEADER: &str = "x-holdall";
 pub struct Ours {
     /// The port.
     pub port: u16,
-    /// Who is admitted, and how.
+    /// The browsers that are admitted, and how.
     pub to: To,
 }
 
-/// Who is admitted.
+/// The browsers that are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// Browsers on this computer, by an invitation.

@@ -48,7 +48,7 @@ pub struct Kept {
     heard_s: u64,
 }
 
-/// Who is invited, and who is signed in.
+/// The invitations and the sessions.
 #[derive(Default)]
 pub struct Sessions {
     /// Oldest first, each with the time until which it is valid.
