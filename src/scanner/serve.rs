@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Directories that are listed at once. A listing that lacks names waits for the store; others can be listed meanwhile.
+/// Lists and outlines that run at once. A listing that lacks names waits for the store; others can be listed meanwhile.
 const LISTS_AT_ONCE: usize = 4;
 
 /// Where reports go. Held for a line.

@@ -280,7 +280,7 @@ impl Drive {
             }
             all.replicas.retain(|replica| replica.store != url);
             all.former.retain(|former| former.store != url && former.store != left.store);
-            // This store may lack more of what the earlier stores have.
+            // The replica may lack even more of the earlier former stores' versions than the store that it replaces.
             all.former.iter_mut().for_each(|former| former.left_with = former.left_with.min(left.left_with));
             all.former.extend(matches!(former, Former::Away).then_some(left));
         })?;

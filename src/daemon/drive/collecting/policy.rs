@@ -94,7 +94,7 @@ pub enum Decision {
 pub enum Because {
     /// There is little garbage, and the last collection was not long ago.
     Little,
-    /// One was tried a moment ago.
+    /// One was tried recently.
     Tried,
     /// The store takes nothing.
     CutOff,
