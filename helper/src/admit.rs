@@ -1,13 +1,13 @@
-//! What a user may have done to what, where the rights are the helper's and not the user's own.
+//! Decides what a user may have done to what, where the helper's rights are used and not the user's own.
 //!
-//! The caller's uid is what the bus says; everything else in a request is a claim. **Whose a device is, the kernel says**,
-//! so that nothing has to be remembered that a crash could lose or an upgrade could forget: an nbd device carries the
-//! [`super::Identifier`] that this very code has let through, and under a loop device lies the file of a one-file disk, whose
-//! mount carries who mounted it. A user's own mount namespace proves nothing: all of this is read in ours.
+//! The caller's uid is what the bus says; everything else in a request is a claim. **The kernel says who owns a device**, so there is no
+//! record that a crash could lose or an upgrade could forget. An nbd device carries the [`super::Identifier`] that this code has admitted.
+//! Under a loop device lies the file of a one-file disk, and that disk's mount says who mounted it. A user's own mount namespace proves
+//! nothing: all of this is read in ours.
 //!
-//! It is decided in the process that performs the operation, just before it does, by the same rules for the device as for
-//! everyone ([`super::Target::verify`]). **What is done by a device's name is done while the device is held open**: a number
-//! that is in use is given to nobody else, so that no device can be put in the place of the one that was looked at.
+//! The decision is made in the process that performs the operation, just before it does, by the same rules for the device as for everyone
+//! ([`super::Target::verify`]). **An operation on a device's name runs while the device is held open**: the kernel does not reuse a number
+//! that is in use, so no other device can take the place of the one that was checked.
 
 use super::held::Held;
 use super::mountinfo::{self, Mount};
@@ -24,11 +24,11 @@ mod place;
 
 use owner::{disk, owner, user_of};
 
-/// The block devices that one user may have: more drives than a daemon has open, and few enough that nobody fills the kernel.
+/// The most block devices one user may have: more than the drives a daemon has open, and too few to fill the kernel.
 const DEVICES_MAX: usize = 128;
 
-/// Refuses what is not `caller`'s. What comes back is held until the operation is done. What the kernel asks the caller's own
-/// file system for is from now on asked in the caller's name, where the operation needs that: FUSE answers nobody else.
+/// Refuses an operation on anything that is not `caller`'s. The caller keeps the returned device until the operation is done. Where the
+/// kernel has to ask the caller's own file system, this process acts in the caller's name from now on, because FUSE answers nobody else.
 pub(super) fn admit(caller: u32, operation: &Privileged, fds: &[OwnedFd]) -> Result<Option<Held>, Refused> {
     match operation {
         Privileged::LoadNbd => Ok(None),
@@ -63,7 +63,7 @@ pub(super) fn admit(caller: u32, operation: &Privileged, fds: &[OwnedFd]) -> Res
         Privileged::Mount { target, .. } => {
             own_directory(fds.first().ok_or(Refused::NoDescriptor)?, caller)?;
             let held = hold(target, caller)?;
-            // Once is enough; so nobody fills the table of all mounts.
+            // A drive is mounted once, so that no user can fill the system's mount table.
             let (mounts, number) = (mountinfo::read()?, target.number()?);
             let places = mounts.into_iter().filter(|mount| mount.number == number);
             let holders: Vec<_> = places.map(|mount| Holder::Mount { path: mount.point }).collect();
@@ -79,12 +79,12 @@ pub(super) fn admit(caller: u32, operation: &Privileged, fds: &[OwnedFd]) -> Res
         | Privileged::GrowUnmounted { target }
         | Privileged::Grow { target } => hold(target, caller),
         Privileged::Unmount { number, mountpoint, .. } => own_number(*number, mountpoint, caller).map(Some),
-        // A loop device goes when its last user has closed it, so it is not held; the detach looks at its name again.
+        // A loop device goes away when its last user closes it, so it is not held; the detach checks its name again.
         Privileged::LoopDetach { target } | Privileged::NbdDetach { target, .. } => {
             own(target, caller)?;
             Ok(None)
         }
-        // An nbd device is held where it is done, or by its mount.
+        // An nbd device is held by the operation itself, or by its mount.
         Privileged::Tune { target }
         | Privileged::Freeze { target, .. }
         | Privileged::Thaw { target, .. }
@@ -96,17 +96,17 @@ fn not_yours(what: &Path) -> Refused {
     Refused::NotYours { what: what.to_owned() }
 }
 
-/// The kernel is given no other socket to talk to than a daemon's.
+/// The kernel is given no socket but a daemon's.
 fn streams(fds: &[OwnedFd]) -> Result<(), Refused> {
     if fds.iter().all(is_stream) { Ok(()) } else { Err(Refused::NoDescriptor) }
 }
 
-/// Whether a device is anybody's. If that cannot be seen, there may be one.
+/// Whether anybody has a device. If this cannot be seen, assume yes.
 pub(crate) fn is_anything_attached() -> bool {
     devices(|_| true).map_or(true, |number| number > 0)
 }
 
-/// How many devices there are of those users.
+/// The number of devices of the users that `whose` accepts.
 fn devices(whose: impl Fn(u32) -> bool) -> Result<usize, Refused> {
     let directory = Path::new("/sys/block");
     let entries = std::fs::read_dir(directory).map_err(Refused::system("look into", directory))?;
@@ -123,13 +123,13 @@ fn has_room(caller: u32) -> Result<(), Refused> {
     }
 }
 
-/// The device is what it is said to be, and the caller's. A loop device, of which the kernel has to be asked, stays open.
+/// Checks that the device is the one its proof names, and the caller's. A loop device has to be opened to ask the kernel, and stays open.
 fn own(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
     target.verify()?;
     match &target.proof {
         Proof::Identifier(identifier) if user_of(identifier) == Some(caller) => Ok(None),
         Proof::Identifier(_) => Err(not_yours(&target.device)),
-        // Its mount said whose it was.
+        // Only its mount said whose it was.
         Proof::Unmounted(_) => Err(not_yours(&target.device)),
         Proof::Backing(backing) => {
             let mounts = mountinfo::read()?;
@@ -142,7 +142,7 @@ fn own(target: &Target, caller: u32) -> Result<Option<OwnedFd>, Refused> {
     }
 }
 
-/// The same, and the device is held in any case.
+/// The same, but holds every device open.
 fn hold(target: &Target, caller: u32) -> Result<Option<Held>, Refused> {
     let device = match own(target, caller)? {
         Some(device) => device,
@@ -151,17 +151,17 @@ fn hold(target: &Target, caller: u32) -> Result<Option<Held>, Refused> {
     Ok(Some(device.into()))
 }
 
-/// Opens the device that it is, and not one that has got its number since.
+/// Opens the target's device, and not one that has got its number since.
 fn open(target: &Target) -> Result<OwnedFd, Refused> {
     let opened = rustix::fs::open(&target.device, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let device = opened.map_err(Refused::system("open", &target.device))?;
     target.verify().map(|()| device)
 }
 
-/// The same as [`own`] of a device that is given by its number: what is to be unmounted has nothing else to be known by.
-/// It is held, whether or not somebody serves it.
+/// The same as [`own`] for a device given by its number, the only thing an unmount knows it by. The device is held, whether or not a daemon
+/// still serves it.
 fn own_number(number: DeviceNumber, mountpoint: &Path, caller: u32) -> Result<Held, Refused> {
-    // Its directory in /sys/block, by its name: nbd0, loop7.
+    // The device's directory in /sys/block has its name: nbd0, loop7.
     let directory = std::fs::read_link(format!("/sys/dev/block/{number}"));
     let name = directory.ok().and_then(|link| Some(link.file_name()?.to_owned()));
     let device = name.map(|name| Path::new("/dev").join(name));
@@ -173,7 +173,7 @@ fn own_number(number: DeviceNumber, mountpoint: &Path, caller: u32) -> Result<He
     }
 }
 
-/// What the kernel says of a device, if it is one of the two kinds.
+/// What the kernel says of a device, if it is an nbd or a loop device.
 fn proof_of(device: &Path) -> Option<Proof> {
     if let Some(backing) = loopdev::backing_file(device) {
         return Some(Proof::Backing(backing));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_nbd_device_is_made_under_ones_own_name_only() {
+    fn users_make_nbd_devices_only_in_their_own_name() {
         let drive = Uuid::from_u128(1);
         let sockets = || UnixStream::pair().unwrap().0.into();
         assert!(admit(ANN, &attach(&Identifier { drive, user: ANN }.to_string()), &[sockets()]).is_ok());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_gets_no_other_sockets_than_a_daemons() {
+    fn the_kernel_gets_only_a_daemons_sockets() {
         let mine = attach(&Identifier { drive: Uuid::from_u128(1), user: ANN }.to_string());
         let file = OwnedFd::from(File::open("/dev/null").unwrap());
         let datagram = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_one_file_disk_gets_no_loop_device() {
+    fn only_one_file_disks_get_loop_devices() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(DISK_FILE_NAME);
         let file = OwnedFd::from(File::create(&path).unwrap());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_nobodys_and_a_path_that_is_no_device_are_refused() {
+    fn unowned_devices_and_non_devices_are_refused() {
         for device in ["/dev/loop999999", "/dev/sda", "/tmp/loop0"] {
             let target = Target { device: device.into(), proof: Proof::Backing("/run/d/disk".into()) };
             let (uid, at) = (ANN, OwnedFd::from(File::open("/").unwrap()));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_of_a_new_file_system_is_the_callers() {
+    fn a_new_file_system_belongs_to_the_caller() {
         let target = Target { device: "/dev/loop0".into(), proof: Proof::Backing("/run/d/disk".into()) };
         let root = Privileged::MakeFileSystem { target, label: String::new(), uid: 0, gid: 0 };
         assert!(is_refused(&root, &[]));

@@ -1,12 +1,12 @@
-//! Tools of the distribution that read what a store says: e2fsck, mkfs.ext4 and resize2fs.
+//! Runs the distribution's tools that read what a store says: e2fsck, mkfs.ext4 and resize2fs.
 //!
 //! A hostile store can put any bytes into a file system, and these tools parse all of them. So they run as the drive's user, without
-//! capabilities, and see one block device, which is the drive's. A defect in them then costs no more than the drive itself.
+//! capabilities, and see one block device, the drive's. A defect in them then costs no more than the drive itself.
 //!
-//! They open their device by its path, and what is open already cannot be handed to them: `/proc/self/fd/N` of a block device is opened anew, which
-//! a user may not. So the tool gets a mount namespace of its own with a file system in memory, and in that a node of the device that everybody may open.
-//! Nobody else sees that namespace, and it ends with the tool, however that ends. The other mounts there follow those outside: an unmount
-//! outside does not have to wait for the tool.
+//! The tools open their device by its path, and an open descriptor does not help: opening `/proc/self/fd/N` of a block device checks the
+//! rights again, and a user has none. So the tool gets its own mount namespace with a file system in memory, and in that a node of the
+//! device that everybody may open. Nobody else sees that namespace, and it ends with the tool, however the tool ends. The other mounts
+//! there follow those outside: an unmount outside does not have to wait for the tool.
 
 use super::{DeviceNumber, Refused, Target};
 use rustix::fs::{CWD, FileType, Mode, chmod, makedev, mknodat};
@@ -23,9 +23,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who runs tools for root's daemon.
+/// The user that runs tools for root's daemon.
 const NOBODY: u32 = 65534;
-/// Directories that every distribution has, and that no tool looks into: one of them is hidden from the tool.
+/// Directories that every distribution has and no tool reads: the node's file system covers one of them.
 const PLACES: [&str; 3] = ["/mnt", "/media", "/srv"];
 /// The node's name.
 const NODE: &str = "drive";
@@ -38,7 +38,7 @@ pub(super) struct Confined {
 }
 
 impl Confined {
-    /// A tool for the target, that runs as `caller`, or as nobody for root's daemon.
+    /// Prepares a tool for the target. It runs as `caller`, or as nobody for root's daemon.
     pub(super) fn new(target: &Target, caller: Option<u32>) -> Result<Self, Refused> {
         let place = PLACES.iter().map(Path::new).find(|place| place.is_dir());
         let place = place.ok_or_else(|| {
@@ -50,12 +50,12 @@ impl Confined {
         Ok(Confined { number: target.number()?, place: place.to_owned(), user })
     }
 
-    /// By what path the tool has the device.
+    /// The path by which the tool has the device.
     pub(super) fn node(&self) -> PathBuf {
         self.place.join(NODE)
     }
 
-    /// Has the command run so, and end with this process.
+    /// Makes the command run confined, and end with this process.
     pub(super) fn confine(self, command: &mut Command) {
         let c_string =
             |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path of ours has no NUL");
@@ -63,25 +63,25 @@ impl Confined {
         let device = makedev(self.number.major, self.number.minor);
         let user = self.user;
         let set_up = move || -> Result<(), Errno> {
-            // SAFETY: it parts the mounts of the process that is about to become the tool, which has one thread.
+            // SAFETY: it separates the mounts of the process that is about to become the tool, which has one thread.
             unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
             mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-            // Not nodev, alone among all mounts.
+            // Alone among all mounts, this one allows devices (no nodev).
             let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
             mount(c"holdall", &place, c"tmpfs", flags, Some(c"size=64k,nr_inodes=16,mode=0755"))?;
             mknodat(CWD, &node, FileType::BlockDevice, Mode::from_raw_mode(0o666), device)?;
-            // Whatever the umask is.
+            // Sets the mode whatever the umask is.
             chmod(&node, Mode::from_raw_mode(0o666))?;
             set_no_new_privs(true)?;
             let group = Gid::from_raw(NOBODY);
             set_thread_groups(&[])?;
             set_thread_res_gid(group, group, group)?;
-            // With the last of root's ids all capabilities go.
+            // All capabilities go with the last of root's ids.
             set_thread_res_uid(user, user, user)?;
-            // That clears the signal, so it is asked for last.
+            // Changing ids clears this signal, so it is set last.
             set_parent_process_death_signal(Some(Signal::KILL))
         };
-        // SAFETY: between fork and exec only what is async-signal-safe may run: these are system calls, with what was made before.
+        // SAFETY: between fork and exec only async-signal-safe code may run: these are system calls on values made before the fork.
         unsafe {
             command.pre_exec(move || Ok(set_up()?));
         }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_the_user_without_capabilities_and_has_one_device() {
+    fn a_tool_runs_as_the_user_and_has_one_device() {
         assert!(rustix::process::geteuid().is_root(), "only root can become another user");
         let directory = tempfile::tempdir().unwrap();
         let (file, other) = (directory.path().join("drive"), directory.path().join("other"));
@@ -140,14 +140,14 @@ mod tests {
         let rights = "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status | tr -d '\\t\\n'";
         let none = "0".repeat(16);
         assert_eq!(run(&target, Some(USER), rights), format!("CapPrm:{none}CapEff:{none}NoNewPrivs:1"));
-        // The drive can be read and written, by its node alone.
+        // The tool can read and write the drive, but only by its node.
         assert_eq!(run(&target, Some(USER), "head -c 3 $0"), "xxx");
         assert_eq!(run(&target, Some(USER), "printf yy 1<>$0 && head -c 3 $0"), "yyx");
         for device in [&ours.0, &others.0] {
             let script = format!("head -c 3 {} 2>&1 >&- | grep -c denied", device.display());
             assert_eq!(run(&target, Some(USER), &script), "1", "{}", device.display());
         }
-        // Nothing of it is seen outside.
+        // None of it is visible outside.
         let node = Confined::new(&target, None).unwrap().node();
         assert!(!node.exists());
     }

@@ -14,44 +14,43 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a killed process is waited for. One that does not go waits in the kernel for a device's answer.
+/// How long to wait for a killed process. One that stays waits in the kernel for a device's answer.
 const DEATH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// The same for a process that ends itself, by an alarm that counts in seconds.
+/// The same for a process that ends itself, by an alarm that counts in whole seconds.
 const ALARM_PATIENCE: Duration = Duration::from_millis(2500);
 
-/// Has operations performed, in a process for each.
+/// Performs operations, each in a process of its own.
 #[derive(Clone, Debug)]
 pub struct Deputy {
     program: PathBuf,
-    /// Under which name this process can start it. /proc/self/exe is this very program even after an upgrade has put
-    /// another one in its place.
+    /// The name by which this process starts the program. /proc/self/exe is this very program even after an upgrade has replaced its file.
     own: PathBuf,
     sudo: PathBuf,
     rights: Rights,
 }
 
-/// How root's rights are had.
+/// How to get root's rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
     /// This process has them.
     Own,
-    /// By the helper on the system bus; where there is none, by sudo.
+    /// Through the helper on the system bus, or through sudo where there is no helper.
     Helper {
-        /// Whether sudo may ask on this terminal.
+        /// Whether sudo may ask for a password on this terminal.
         sudo_asks: bool,
     },
-    /// By sudo.
+    /// Through sudo.
     Sudo {
-        /// Whether it may ask on this terminal.
+        /// Whether it may ask for a password on this terminal.
         asks: bool,
     },
 }
 
 impl Deputy {
-    /// Starts this very program again.
+    /// Starts this program again.
     pub fn this_program() -> io::Result<Self> {
-        // After an upgrade the name ends so; sudo is to start what is there now.
+        // After an upgrade the name ends like this; sudo should start the new program.
         let program = std::env::current_exe()?.into_os_string().into_vec();
         let program = program.strip_suffix(b" (deleted)").unwrap_or(&program);
         let program = PathBuf::from(std::ffi::OsStr::from_bytes(program));
@@ -68,28 +67,28 @@ impl Deputy {
         Deputy { program: program.to_owned(), own: program.to_owned(), sudo: "sudo".into(), rights }
     }
 
-    /// Under which name this process starts the program for other subcommands.
+    /// The name by which this process starts the program for other subcommands.
     pub fn own_program(&self) -> &Path {
         &self.own
     }
 
-    /// The program by the name under which it is installed: after an upgrade that is the new one.
+    /// The name under which the program is installed: after an upgrade, the new one.
     pub fn installed_program(&self) -> &Path {
         &self.program
     }
 
-    /// Whether an operation will not stop for a password.
+    /// Whether operations never stop for a password.
     pub fn is_root(&self) -> bool {
         self.rights == Rights::Own
     }
 
-    /// Whether a helper is there to be asked, and has to be.
+    /// Whether operations go through the helper, and there is one.
     pub fn has_helper(&self) -> bool {
         matches!(self.rights, Rights::Helper { .. }) && helper::is_known()
     }
 
-    /// Performs an operation with root's rights. `fds` go along where the operation says so. Blocks until it is done,
-    /// or the deadline is over: then it may have been done or not.
+    /// Performs an operation with root's rights. `fds` go along where the operation says so. Blocks until it is done or the deadline
+    /// passes; after the deadline it may have been done or not.
     pub fn perform(
         &self,
         operation: &Privileged,
@@ -100,12 +99,12 @@ impl Deputy {
         self.begin(operation.clone(), fds, doing, deadline)?.finish(deadline).map(|(outcome, _)| outcome)
     }
 
-    /// Does what needs no rights but may wait for the drive. Blocks until it is done, or the deadline is over.
+    /// Does an operation that needs no rights but may wait for the drive. Blocks until it is done or the deadline passes.
     pub fn look(&self, look: &Look, deadline: Duration) -> Result<Outcome, PrivilegedError> {
         self.look_and_bring(look, deadline).map(|(outcome, _)| outcome)
     }
 
-    /// Opens the file of a one-file disk that this very process serves. Blocks until it is done, or the deadline is over.
+    /// Opens the file of a one-file disk that this very process serves. Blocks until it is done or the deadline passes.
     pub fn open_disk(
         &self,
         file: &Path,
@@ -125,8 +124,7 @@ impl Deputy {
         self.start(Rights::Own, Task::Look(look.clone()), &[], look.describe(), deadline)?.finish(deadline)
     }
 
-    /// Freezes the target's file system at `mountpoint`, which may take until `deadline`, and keeps it so for at most
-    /// `hold`.
+    /// Freezes the target's file system at `mountpoint`, which may take until `deadline`, and keeps it frozen for at most `hold`.
     pub fn freeze(
         &self,
         target: &super::Target,
@@ -141,12 +139,12 @@ impl Deputy {
         };
         let doing = operation.describe();
         let mut process = self.begin(operation, &[], doing, deadline)?;
-        // Dropping the process hangs up, which thaws.
+        // On an error the process is dropped, which hangs up and so thaws.
         process.answer(deadline)?;
         Ok(Frozen::new(process, target.clone(), mountpoint.to_owned()))
     }
 
-    /// Has an operation begun by whoever has the rights.
+    /// Begins an operation through whatever has the rights.
     fn begin(
         &self,
         operation: Privileged,
@@ -183,7 +181,7 @@ impl Deputy {
             Rights::Sudo { .. } | Rights::Helper { .. } => Command::new(&self.sudo),
         };
         match rights {
-            // A group of its own, which is killed as one; a terminal's ^C is not for it.
+            // It gets a process group of its own, which is killed as one and does not get a terminal's ^C.
             Rights::Own => command.process_group(0),
             Rights::Sudo { asks: true } => command.arg("--").arg(&self.program),
             Rights::Sudo { asks: false } | Rights::Helper { .. } => {
@@ -195,32 +193,32 @@ impl Deputy {
             (Rights::Sudo { .. }, io::ErrorKind::NotFound) => PrivilegedError::NoSudo { doing },
             _ => failed(error),
         })?;
-        // The parent's end of the process's standard input lives in the command.
+        // The command still holds the child's end of the socket; close it here, so that the child's death shows as a hang-up.
         drop(command);
         let process = Some(Process::Child(child));
         let running = Running { socket, process, doing, by_sudo: rights != Rights::Own };
         let deadline_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
-        // Through sudo no more is done than through the helper, and FUSE is asked in this user's name as there.
+        // sudo gets no more done than the helper, and FUSE is asked in this user's name as there.
         let caller = (rights != Rights::Own).then(|| rustix::process::getuid().as_raw());
         match wire::send(&running.socket, &Request { task, deadline_ms, caller }, fds) {
-            // It has gone already, and the answer's absence will be explained by what it said.
+            // The process has gone already; its output will explain why there is no answer.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(running),
             sent => sent.map(|()| running).map_err(failed),
         }
     }
 }
 
-/// A process that performs an operation. Dropping it hangs up and leaves it to end by itself.
+/// A process that performs an operation. Dropping this hangs up and lets the process end by itself.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) socket: UnixStream,
-    /// None once it is done with.
+    /// None once it has been waited for or left.
     process: Option<Process>,
     doing: &'static str,
     by_sudo: bool,
 }
 
-/// Whose child it is.
+/// The child of which process it is.
 #[derive(Debug)]
 enum Process {
     /// Ours.
@@ -230,7 +228,7 @@ enum Process {
 }
 
 impl Process {
-    /// Waits until it has ended.
+    /// Waits until it has ended; false if it has not.
     fn ended(&self, patience: Duration) -> bool {
         match self {
             Process::Child(child) => ended(child, patience),
@@ -238,7 +236,7 @@ impl Process {
         }
     }
 
-    /// It is done with.
+    /// Leaves it; a child is reaped.
     fn leave(self) {
         match self {
             Process::Child(child) => reap(child),
@@ -248,7 +246,7 @@ impl Process {
 }
 
 impl Running {
-    /// The next answer, waited for until the deadline.
+    /// Waits for the next answer until the deadline.
     pub(super) fn answer(&mut self, deadline: Duration) -> Result<Outcome, PrivilegedError> {
         self.answer_and_fds(deadline).map(|(outcome, _)| outcome)
     }
@@ -269,14 +267,14 @@ impl Running {
         }
     }
 
-    /// The only answer; whatever happens, the process is gone afterwards, unless the kernel holds it.
+    /// Takes the only answer. Afterwards the process is gone in any case, unless the kernel holds it.
     fn finish(&mut self, deadline: Duration) -> Result<(Outcome, Vec<OwnedFd>), PrivilegedError> {
         match self.answer_and_fds(deadline) {
             Err(PrivilegedError::Deadline { doing, deadline, .. }) => {
                 Err(PrivilegedError::Deadline { doing, deadline, stuck: !self.kill() })
             }
             answer => {
-                // It has nothing more to do, and what it holds (a device, a socket) must be free when we go on.
+                // It has nothing left to do, and what it holds (a device, a socket) must be free before we continue.
                 if let Some(process) = self.process.take() {
                     process.ended(DEATH_PATIENCE);
                     process.leave();
@@ -286,14 +284,14 @@ impl Running {
         }
     }
 
-    /// Kills it; false if the kernel will let it go only later.
+    /// Kills it; false if the kernel does not let it go yet.
     fn kill(&mut self) -> bool {
         let mut child = match self.process.take() {
             Some(Process::Child(child)) => child,
             Some(Process::Helpers(process)) => return has_ended(&process, ALARM_PATIENCE),
             None => return true,
         };
-        // What is root's through sudo has its own alarm, if this is refused.
+        // If this is refused, as for a process that sudo made root's, its own alarm ends it.
         let _ = match Pid::from_raw(child.id().cast_signed()) {
             Some(group) if !self.by_sudo => rustix::process::kill_process_group(group, Signal::KILL),
             _ => child.kill().map_err(|_| rustix::io::Errno::PERM),
@@ -303,7 +301,7 @@ impl Running {
         gone
     }
 
-    /// Why there is no answer.
+    /// Says why there is no answer.
     fn died(&mut self) -> PrivilegedError {
         let mut child = match self.process.take() {
             Some(Process::Child(child)) => child,
@@ -313,7 +311,7 @@ impl Running {
             }
         };
         let stderr = child.stderr.take();
-        // It has closed its end, so it has ended, or is about to, unless a device keeps it.
+        // It has closed its end, so it has ended or is about to, unless a device keeps it.
         let status = ended(&child, DEATH_PATIENCE).then(|| child.try_wait().ok().flatten()).flatten();
         let how = status.map_or_else(|| "it does not end".to_owned(), |status| status.to_string());
         let said = stderr.map_or_else(|| how.clone(), |pipe| printed(pipe, &how));
@@ -329,26 +327,26 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
-            // It sees that nobody is there any more.
+            // The process sees that nobody is there any longer.
             let _ = self.socket.shutdown(std::net::Shutdown::Both);
             process.leave();
         }
     }
 }
 
-/// What was printed before the end, without waiting for others who may have the pipe open.
+/// What the process printed before it ended, without waiting for others that may have the pipe open.
 fn printed(pipe: std::process::ChildStderr, otherwise: &str) -> String {
     const PRINTED_BYTES_MAX: u64 = 4096;
     let mut bytes = Vec::new();
     if rustix::io::ioctl_fionbio(&pipe, true).is_ok() {
-        // Would-block is the end of what is there.
+        // Would-block means that there is nothing more.
         let _ = pipe.take(PRINTED_BYTES_MAX).read_to_end(&mut bytes);
     }
     let said = String::from_utf8_lossy(&bytes).trim().to_owned();
     if said.is_empty() { otherwise.to_owned() } else { said }
 }
 
-/// Waits until the process has ended.
+/// Waits until the process has ended; false if it has not.
 pub fn ended(child: &Child, patience: Duration) -> bool {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return false };
     let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
@@ -367,12 +365,12 @@ fn has_ended(process: &OwnedFd, patience: Duration) -> bool {
     }
 }
 
-/// Processes that had not ended when they were done with. One that is stuck in the kernel stays as long as its device
-/// keeps it; it costs an entry here, and no thread.
-// Shared because a process's end belongs to nobody in particular; held for system calls that do not wait.
+/// Processes that had not ended when they were left. One that is stuck in the kernel stays as long as its device holds it; it costs an
+/// entry here, and no thread.
+// Shared because no one component owns a process's end; the lock is held only for system calls that do not wait.
 static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// Collects the process, now or when the next one is done with, and those that have ended since.
+/// Collects the process, now or when the next one is left, and all that have ended since.
 pub fn reap(child: Child) {
     let mut unreaped = UNREAPED.lock();
     unreaped.push(child);
@@ -404,7 +402,7 @@ mod tests {
         let probe = Privileged::Probe { target };
         loop {
             let error = deputy.perform(&probe, &[], Duration::from_secs(20)).unwrap_err();
-            // A process that another test starts at this moment may still have the script open that was just written.
+            // A process that another test starts at this moment may still have the new script open.
             if !error.to_string().contains("Text file busy") {
                 return error;
             }
@@ -412,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn sudo_is_not_asked_for_a_password_and_passes_the_socket_on() {
+    fn sudo_asks_for_no_password_and_passes_the_socket_on() {
         let directory = tempfile::tempdir().unwrap();
         let script = "#!/bin/sh\n[ \"$1 $2\" = '-n --' ] || exit 9\nshift 2\n\"$@\"\n";
         let error = perform(&with_sudo(directory.path(), Some(script)));
@@ -420,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sudo_says_is_passed_on() {
+    fn messages_of_sudo_are_passed_on() {
         let directory = tempfile::tempdir().unwrap();
         let script = "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n";
         let error = perform(&with_sudo(directory.path(), Some(script)));
@@ -430,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sudo_and_a_process_that_dies_are_told_apart() {
+    fn a_missing_sudo_differs_from_a_process_that_dies() {
         let directory = tempfile::tempdir().unwrap();
         let error = perform(&with_sudo(directory.path(), None));
         assert!(matches!(error, PrivilegedError::NoSudo { .. }), "{error}");

@@ -1,10 +1,10 @@
-//! The same file system in other mount namespaces.
+//! Finds the same file system in other mount namespaces.
 //!
-//! A container or a sandbox that was started while a drive was mounted may have a copy of the mount. An unmount here
-//! takes along the copies that follow (shared and slave ones: mount_namespaces(7)); a private copy keeps the file system
-//! alive, and with it the device: it could not be detached for as long as the container runs.
+//! A container or a sandbox that was started while a drive was mounted may have a copy of the mount. An unmount here also unmounts the
+//! copies that follow ours (shared and slave ones: mount_namespaces(7)). A private copy keeps the file system alive, and with it the
+//! device: it could not be detached for as long as the container runs.
 //!
-//! Namespaces are found by the processes that are in them. One that is only kept by a file is not seen.
+//! Namespaces are found through the processes in them. A namespace that only a file keeps is not seen.
 
 use super::DeviceNumber;
 use super::mountinfo::{self, Mount};
@@ -24,7 +24,7 @@ pub(super) struct Elsewhere {
     pub all: Vec<Mount>,
 }
 
-/// Where else `number` is mounted, as far as this process may see: root sees all.
+/// Where else `number` is mounted, as far as this process may see; root sees everything.
 pub(super) fn find(number: DeviceNumber) -> Vec<Elsewhere> {
     let ours = Process::own().ok().and_then(|own| namespace(&own));
     let mut seen: BTreeSet<PathBuf> = ours.into_iter().collect();
@@ -40,7 +40,7 @@ fn namespace(process: &Process) -> Option<PathBuf> {
     process.link("ns/mnt").ok()
 }
 
-/// Nothing where the device is not mounted; a process that ends meanwhile is no error.
+/// None where the device is not mounted; a process that ends meanwhile is no error.
 fn look(process: &Process, number: DeviceNumber) -> Option<Elsewhere> {
     let namespace = process.mount_namespace().ok()?;
     let all = mountinfo::of(process).ok()?;
@@ -49,10 +49,10 @@ fn look(process: &Process, number: DeviceNumber) -> Option<Elsewhere> {
 }
 
 impl Elsewhere {
-    /// Does `work` in that namespace, on a thread of its own: this one stays where it is.
+    /// Does `work` in that namespace, on a thread of its own: this thread stays in its own.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T, Errno> + Send) -> Result<T, Errno> {
         let entered = || {
-            // SAFETY: this parts the thread's root and working directory from the others', and no descriptors.
+            // SAFETY: this separates the thread's root and working directory from the others', and no descriptors.
             unsafe { unshare_unsafe(UnshareFlags::FS) }?;
             move_into_link_name_space(self.namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
             work()

@@ -1,4 +1,4 @@
-//! Why an operation failed, for the one who asked, and for people.
+//! Says why an operation failed, to the caller and to people.
 
 use super::Refused;
 use super::holders::list;
@@ -10,31 +10,31 @@ use std::time::Duration;
 /// Why an operation was not done, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegedError {
-    /// It was tried.
+    /// The process tried, and says why it failed.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// It took too long.
     #[error("could not {doing}: no answer within {} s", deadline.as_secs())]
     Deadline {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// How long it had.
         deadline: Duration,
-        /// Whether its process still waits in the kernel, and will end when the device answers or is taken away.
+        /// Whether its process still waits in the kernel; it ends when the device answers or is taken away.
         stuck: bool,
     },
-    /// The helper is there, and polkit does not allow it to have this done for this user, here.
+    /// There is a helper, but polkit does not allow it to do this for this user in this session.
     #[error("could not {doing}: {said}")]
     NotAuthorized {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// What the helper said.
         said: String,
     },
-    /// The helper is there, and does not do it.
+    /// There is a helper, but it failed.
     #[error("could not {doing}: the helper on the system bus failed: {said}")]
     Helper {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// What it, or the bus, said.
         said: String,
@@ -42,13 +42,13 @@ pub enum PrivilegedError {
     /// There is no sudo.
     #[error("could not {doing}: it takes root's rights, and neither Holdall's helper nor sudo is installed")]
     NoSudo {
-        /// What.
+        /// The operation.
         doing: &'static str,
     },
-    /// sudo said no.
+    /// sudo refused.
     #[error("could not {doing}: {said}")]
     SudoRefused {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// What it said.
         said: String,
@@ -56,7 +56,7 @@ pub enum PrivilegedError {
     /// The process could not be started or spoken to.
     #[error("could not {doing}: no process for it: {error}")]
     NotStarted {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// Why.
         error: io::Error,
@@ -64,7 +64,7 @@ pub enum PrivilegedError {
     /// The process ended without an answer.
     #[error("could not {doing}: the process that tried has ended: {said}")]
     Died {
-        /// What.
+        /// The operation.
         doing: &'static str,
         /// What it said last, or how it ended.
         said: String,
@@ -74,7 +74,7 @@ pub enum PrivilegedError {
 const SAFE: &str = "Your files are safe; nothing was changed.";
 const KEPT: &str = "Your files are safe; the drive is as it was.";
 
-/// Where neither the helper nor sudo does it. Whoever reads it may be at the app's window, behind which no sudo can ask anything.
+/// For when neither the helper nor sudo works. The reader may be at the app's window, where no sudo can ask for anything.
 const INSTALL_HELPER: &str = "Install Holdall's helper, which does this for you: it is part of the package `holdall`, and \
     `packaging/helper` installs it from a copy of Holdall's source. Then try again.";
 
@@ -202,9 +202,9 @@ fn try_again() -> Actions {
 mod tests {
     use super::*;
 
-    /// Who reads it may be at the app's window: there is no terminal, and nothing that could ask.
+    /// The reader may be at the app's window, where there is no terminal and nothing that could ask.
     #[test]
-    fn who_has_no_helper_is_told_how_to_have_one() {
+    fn without_a_helper_the_error_says_how_to_install_it() {
         let doing = "attach an nbd device";
         let said = "sudo: a password is required".to_owned();
         for error in [PrivilegedError::NoSudo { doing }, PrivilegedError::SudoRefused { doing, said }] {

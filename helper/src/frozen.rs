@@ -1,12 +1,12 @@
-//! A frozen file system, and the process that sees to it that it is thawed.
+//! A frozen file system, and the process that makes sure it is thawed.
 //!
-//! The kernel ties a freeze to nothing: who froze and died leaves every writer hanging. So the process that freezes stays,
-//! and thaws when it is told to, when the time is over, or when the daemon's end of the socket closes, as it does at a
-//! kill -9. One process decides, one message after the other: whether the thaw came by order or by the clock is never in
-//! doubt, and a migration that must not be thawed any more says [`Frozen::hold`] and hears whether it was in time.
+//! The kernel ties a freeze to no process: if the freezer dies, every writer hangs. So the freezing process stays, and thaws on an order,
+//! when the time is over, or when the daemon's end of the socket closes, as it does on a kill -9. One process decides, one message after
+//! the other. So it is never in doubt whether the order or the clock caused the thaw, and a migration that can no longer allow a thaw calls
+//! [`Frozen::hold`] and learns whether it was in time.
 //!
-//! A freeze that itself hangs is not killed but abandoned: a killed one could complete, with nobody left to thaw. An
-//! abandoned one finds its answer unwanted and thaws.
+//! A freeze that itself hangs is not killed but abandoned: a killed one could still complete, with nobody left to thaw. An abandoned one
+//! finds that nobody wants its answer, and thaws.
 
 use super::deputy::Running;
 use super::{DeviceNumber, Outcome, PrivilegedError, Refused, Target};
@@ -20,23 +20,23 @@ use std::time::Duration;
 const FIFREEZE: libc::Ioctl = 0xc004_5877_u32 as libc::Ioctl;
 const FITHAW: libc::Ioctl = 0xc004_5878_u32 as libc::Ioctl;
 const EXT4_IOC_SHUTDOWN: libc::Ioctl = 0x8004_587d_u32 as libc::Ioctl;
-/// Without writing the journal: what is only in memory is lost.
+/// Do not write the journal: what is only in memory is lost.
 const SHUTDOWN_NO_LOG_FLUSH: u32 = 2;
 
 const THAW: u8 = b'T';
 const HOLD: u8 = b'H';
 const SHUT_DOWN: u8 = b'S';
 
-/// How long an order to the process may take. A thaw writes the superblock, through us.
+/// How long an order to the process may take. A thaw writes the superblock, through our own daemon.
 const ORDER_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Why an order found no freeze, or could not be carried out.
+/// Why an order found no freeze, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeEnded {
-    /// The time was over before, or somebody else has thawed it: writes have gone on.
+    /// The time was over, or somebody else thawed it: writes have continued.
     #[error("the file system was thawed before, because its time was over")]
     Expired,
-    /// The process did not do it, or did not answer.
+    /// The process failed to do it, or did not answer.
     #[error(transparent)]
     Failed(#[from] PrivilegedError),
 }
@@ -54,24 +54,24 @@ impl Frozen {
         Frozen { process, target, mountpoint }
     }
 
-    /// Lets writes go on. An error says that they had already, and whatever was to be consistent may not be.
+    /// Lets writes continue. An error means that they had continued before, and that what should be consistent may not be.
     pub fn thaw(mut self) -> Result<(), FreezeEnded> {
         self.order(THAW)
     }
 
-    /// From now on only [`thaw`](Self::thaw), [`shut_down`](Self::shut_down) or this process's end ends the freeze, and
-    /// no longer the clock.
+    /// From now on the clock no longer ends the freeze, only [`thaw`](Self::thaw), [`shut_down`](Self::shut_down) or the end of this
+    /// process.
     pub fn hold(&mut self) -> Result<(), FreezeEnded> {
         self.order(HOLD)
     }
 
-    /// Makes every later access fail, drops what was not written back, and thaws, so that who waits gets its error and
-    /// the drive can be unmounted: what a drive's former holder does.
+    /// Makes every later access fail, drops what was not written back, and thaws. Programs that wait then get their error, and the drive
+    /// can be unmounted. The device that gives a drive away does this.
     pub fn shut_down(mut self) -> Result<(), FreezeEnded> {
         self.order(SHUT_DOWN)
     }
 
-    /// What is frozen.
+    /// The frozen device.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -82,7 +82,7 @@ impl Frozen {
     }
 
     fn order(&mut self, order: u8) -> Result<(), FreezeEnded> {
-        // If it has gone, it has left an answer that says why.
+        // If the process has gone, it has left an answer that says why.
         let _ = (&self.process.socket).write_all(&[order]);
         match self.process.answer(ORDER_DEADLINE) {
             Ok(_) => Ok(()),
@@ -92,11 +92,11 @@ impl Frozen {
     }
 }
 
-/// The process's part: from the freeze to the thaw.
+/// The process's part, from the freeze to the thaw.
 pub(super) fn serve(socket: &UnixStream, target: &Target, mountpoint: &Path, hold: Duration) {
     let directory = match freeze(target, mountpoint) {
         Ok(directory) => directory,
-        // Nobody may be there to hear it.
+        // Nobody may be left to hear it.
         Err(error) => return drop(answer(socket, Err(error))),
     };
     let ended = || Refused::NotFrozen { mountpoint: mountpoint.to_owned() };
@@ -117,7 +117,7 @@ pub(super) fn serve(socket: &UnixStream, target: &Target, mountpoint: &Path, hol
             Ok(1) if order[0] == THAW => thaw_directory(&directory, mountpoint),
             Ok(1) if order[0] == SHUT_DOWN => shut_down_directory(&directory, mountpoint)
                 .and_then(|()| thaw_directory(&directory, mountpoint)),
-            // The time is over, nobody is there any more, or nonsense was said.
+            // The time is over, nobody is left, or the order is unknown.
             _ => thaw_directory(&directory, mountpoint).and(Err(ended())),
         };
         return drop(answer(socket, done.map(|()| Outcome::Done)));
@@ -130,7 +130,7 @@ fn answer(socket: &UnixStream, answer: Result<Outcome, Refused>) -> io::Result<(
 
 fn freeze(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
     let directory = open(target, mountpoint)?;
-    // Most is written before writers are stopped.
+    // Write most of the data before writers are stopped.
     rustix::fs::syncfs(&directory).map_err(Refused::system("syncfs", mountpoint))?;
     match ioctl(&directory, FIFREEZE, 0) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
@@ -154,7 +154,7 @@ fn shut_down_directory(directory: &OwnedFd, mountpoint: &Path) -> Result<(), Ref
         .map_err(Refused::system("EXT4_IOC_SHUTDOWN", mountpoint))
 }
 
-/// Thaws what a freeze left whose process was killed.
+/// Thaws a file system whose freezing process was killed.
 pub(super) fn thaw(target: &Target, mountpoint: &Path) -> Result<(), Refused> {
     match thaw_directory(&open(target, mountpoint)?, mountpoint) {
         Err(Refused::NotFrozen { .. }) => Ok(()),
@@ -172,7 +172,7 @@ pub fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     target.verify()?;
     let not_ours = || Refused::NotOurs { what: mountpoint.to_owned() };
-    // Nothing is opened where the drive is not mounted. Should its place be exchanged now, no link leads elsewhere.
+    // Never open a place where the drive is not mounted. If the place is replaced now, NO_SYMLINKS keeps it from leading elsewhere.
     let mounts = mountinfo::read()?;
     let number = target.number()?;
     mountinfo::at(&mounts, mountpoint).filter(|mount| mount.number == number).ok_or_else(not_ours)?;
@@ -181,7 +181,7 @@ pub fn open(target: &Target, mountpoint: &Path) -> Result<OwnedFd, Refused> {
         .map_err(Refused::system("open", mountpoint))?;
     let device = rustix::fs::fstat(&directory).map_err(Refused::system("fstat", mountpoint))?.st_dev;
     let found = DeviceNumber { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
-    // What is open on it keeps the device: it was the drive's all the time, or is refused.
+    // The open directory keeps the device. So either it was the drive's all the time, or it is refused.
     if found == number { target.verify().map(|()| directory) } else { Err(not_ours()) }
 }
 

@@ -1,4 +1,4 @@
-//! A block device that is kept from becoming another one: a number that is in use is given to nobody else.
+//! Holds a block device, so that its number stays its own: the kernel does not reuse a number that is in use.
 
 use super::{Refused, Target};
 use rustix::fd::OwnedFd;
@@ -8,32 +8,31 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How long a device may take to open. Whoever opens one first reads its partition table, and one that nobody serves any more
-/// answers nothing until it is detached.
+/// How long a device may take to open. The first open reads the partition table, and a device that nobody serves answers nothing until it
+/// is detached.
 const OPENING_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A device that is open, or that is being opened: it is in use from before that reading on, and what ends the reading is that it is
-/// detached.
+/// A device that is open or being opened. It is in use from the start of that first read, which ends only when the device is detached.
 #[derive(Debug)]
 pub(super) struct Held {
     _device: Option<OwnedFd>,
-    // What opens later is kept in there.
+    // Receives the device if it opens later.
     _opening: Option<Receiver<Result<OwnedFd, Errno>>>,
 }
 
 impl Held {
-    /// Holds the device that the target is, whether or not somebody serves it.
+    /// Holds the target's device, whether or not a daemon still serves it.
     pub(super) fn of(target: &Target) -> Result<Self, Refused> {
         let (done, opening) = channel();
         let path = target.device.clone();
-        // It may wait for a device that hangs, as a thread can and this one must not; it ends with the process, or the device.
+        // Opening may wait for a device that hangs. This thread must not, so another one opens; it ends with the process, or the device.
         std::thread::spawn(move || done.send(open(&path)));
         let device = match opening.recv_timeout(OPENING_PATIENCE) {
             Ok(opened) => Some(opened.map_err(Refused::system("open", &target.device))?),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => unreachable!("what opens it says how that went"),
         };
-        // It is still the drive's, and stays so.
+        // The device is still the drive's, and stays so.
         target.verify()?;
         Ok(Held { _device: device, _opening: Some(opening) })
     }

@@ -1,8 +1,8 @@
-//! The helper on the system bus, as its callers see it: how it is named, and how a process of it is had.
+//! The helper on the system bus, as its callers see it: its names, and how to get a process from it.
 //!
-//! One method. It takes an operation and its descriptors, and gives the socket of a process that does it and a descriptor
-//! of that process: from there on it is as with a process of one's own (orders to a freeze, the answer, hanging up).
-//! The helper itself is [`crate::helper`].
+//! It has one method, which takes an operation and its descriptors. It returns the socket of a process that performs the operation, and a
+//! descriptor of that process. From there on it works as with a process of our own (orders to a freeze, the answer, hanging up). The helper
+//! itself is [`crate::service`].
 
 use super::{Privileged, PrivilegedError};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,18 +19,18 @@ pub const NAME: &str = "org.holdall.Helper1";
 pub const PATH: &str = "/org/holdall/Helper1";
 /// Its method: (operation: JSON, descriptors, deadline in ms) -> (socket, process).
 pub const METHOD: &str = "Perform";
-/// The error of what polkit does not allow.
+/// The error for what polkit does not allow.
 pub const NOT_AUTHORIZED: &str = "org.holdall.Helper1.Error.NotAuthorized";
 
 /// How long the bus may take to say whether there is a helper.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
-/// A process of the helper's that performs an operation.
+/// A process of the helper that performs an operation.
 #[derive(Debug)]
 pub(super) struct Started {
-    /// Where it answers.
+    /// The socket on which it answers.
     pub(super) socket: UnixStream,
-    /// It.
+    /// Its pidfd.
     pub(super) process: OwnedFd,
 }
 
@@ -41,13 +41,13 @@ pub(super) fn is_known() -> bool {
         if bus.list_activatable_names().await?.iter().any(|name| name.as_str() == NAME) {
             return Ok(true);
         }
-        // One that was started by hand.
+        // The helper may have been started by hand.
         Ok::<_, zbus::Error>(bus.name_has_owner(BusName::try_from(NAME)?).await?)
     };
     wait(LOOK_LIMIT, known).is_ok_and(|known| known.and_then(Result::ok).unwrap_or(false))
 }
 
-/// Has the helper begin an operation. `None`: there is no helper.
+/// Makes the helper begin an operation. `None`: there is no helper.
 pub(super) fn start(
     operation: &Privileged,
     fds: &[BorrowedFd<'_>],
@@ -79,7 +79,7 @@ async fn ask(operation: String, fds: &[BorrowedFd<'_>], deadline_ms: u64) -> zbu
         .await?;
     let fds: Vec<Fd<'_>> = fds.iter().map(|fd| Fd::from(*fd)).collect();
     let arguments = (operation, fds, deadline_ms);
-    // A desktop's agent may ask for a password, where polkit wants one.
+    // Where polkit wants a password, the desktop's agent may ask for it.
     let flags = MethodFlags::AllowInteractiveAuth.into();
     let answer: Option<(zvariant::OwnedFd, zvariant::OwnedFd)> =
         helper.call_with_flags(METHOD, flags, &arguments).await?;
@@ -87,7 +87,7 @@ async fn ask(operation: String, fds: &[BorrowedFd<'_>], deadline_ms: u64) -> zbu
     Ok(Started { socket: UnixStream::from(OwnedFd::from(socket)), process: process.into() })
 }
 
-/// Waits on this thread, which is no runtime's own; `None` if it took too long.
+/// Waits on this thread, which belongs to no runtime; `None` if it took too long.
 fn wait<T>(limit: Duration, work: impl Future<Output = T>) -> std::io::Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async { tokio::time::timeout(limit, work).await.ok() }))
@@ -104,7 +104,7 @@ enum Trouble {
 impl Trouble {
     fn of(error: &zbus::Error) -> Self {
         let zbus::Error::MethodError(name, said, _) = error else {
-            // There is no bus to be asked, or none that answers.
+            // There is no bus, or none that answers.
             return match error {
                 zbus::Error::InputOutput(_)
                 | zbus::Error::Connection(..)

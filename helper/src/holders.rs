@@ -1,14 +1,14 @@
-//! Who holds a mount, so that "in use" names the program to close.
+//! Finds who uses a mount, so that "in use" names the program to close.
 //!
-//! Nothing that a process holds is stat'ed, for it may lie on a mount that hangs: a descriptor tells its mount by the
-//! `mnt_id` in fdinfo, and of the rest the link's text is compared.
+//! Nothing that a process holds is stat'ed, because it may lie on a mount that hangs. The `mnt_id` in fdinfo says which mount a descriptor
+//! is on; for everything else the text of the link is compared.
 
 use super::mountinfo::{self, Mount};
 use super::procfs::{self, Process};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// More are not named: whoever closes these can ask again.
+/// The most programs to name: after closing these, the user can ask again.
 const HOLDERS_MAX: usize = 16;
 
 /// Who uses a mount.
@@ -21,17 +21,17 @@ pub enum Holder {
         pid: u32,
         /// Its name.
         name: String,
-        /// What it has there.
+        /// The path it uses there.
         path: PathBuf,
     },
-    /// Another mount, below.
+    /// Another mount below it.
     Mount {
-        /// Where.
+        /// Its mount point.
         path: PathBuf,
     },
 }
 
-/// Who uses `mount`, as far as this process may see: root sees all.
+/// Who uses `mount`, as far as this process may see; root sees everything.
 pub(super) fn of(mount: &Mount, mounts: &[Mount]) -> Vec<Holder> {
     let below = mounts.iter().filter(|other| other.id != mount.id && other.point.starts_with(&mount.point));
     let mut holders: Vec<_> = below.map(|other| Holder::Mount { path: other.point.clone() }).collect();
@@ -45,11 +45,11 @@ pub(super) fn of(mount: &Mount, mounts: &[Mount]) -> Vec<Holder> {
     holders
 }
 
-/// Something of `mount` that a process holds.
+/// Some path of `mount` that a process holds.
 fn held(process: &Process, mount: &Mount) -> Option<PathBuf> {
     let on_mount = |path: &PathBuf| path.starts_with(&mount.point);
     let links = ["cwd", "root", "exe"].iter().filter_map(|link| process.link(link).ok());
-    // The root directory of everyone would be "on" a file system that is mounted there; ours never is.
+    // If our file system were mounted at /, everyone's root directory would be on it; it never is.
     links.into_iter().find(on_mount).or_else(|| open_file(process, mount)).or_else(|| mapped(process, mount))
 }
 
@@ -73,7 +73,7 @@ fn mapped(process: &Process, mount: &Mount) -> Option<PathBuf> {
     })
 }
 
-/// The holders as the end of a sentence.
+/// The holders, as the end of a sentence.
 pub(super) fn list(holders: &[Holder]) -> String {
     let names: Vec<_> = holders
         .iter()

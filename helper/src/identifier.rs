@@ -1,18 +1,18 @@
-//! By what the kernel knows an nbd device of ours: its drive, and the user whose daemon serves it.
+//! The name by which the kernel knows an nbd device of ours: its drive, and the user whose daemon serves it.
 //!
-//! Only root can give a device its identifier, and anyone can read it. So the kernel itself remembers whose a device is,
-//! for as long as there is one, whatever becomes of the processes that made it.
+//! Only root can give a device its identifier, and anyone can read it. So the kernel itself remembers the device's owner as long as the
+//! device exists, whatever happens to the processes that made it.
 
 use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// What an nbd device of ours is called: `holdall:UUID:UID`.
+/// The identifier of an nbd device of ours: `holdall:UUID:UID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identifier {
     /// The drive.
     pub drive: Uuid,
-    /// Whose daemon serves it.
+    /// The user whose daemon serves it.
     pub user: u32,
 }
 
@@ -25,7 +25,7 @@ impl fmt::Display for Identifier {
 impl FromStr for Identifier {
     type Err = ();
 
-    /// Only the very text that [`Display`](fmt::Display) gives: what else would mean the same could not be found again.
+    /// Accepts only the exact text that [`Display`](fmt::Display) gives: the device could not be found again under another spelling.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (drive, user) = text.strip_prefix("holdall:").and_then(|rest| rest.split_once(':')).ok_or(())?;
         let identifier =
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identifier_is_read_as_it_is_written_and_in_no_other_way() {
+    fn an_identifier_parses_only_in_its_own_spelling() {
         let identifier = Identifier { drive: Uuid::from_u128(7), user: 1000 };
         let text = identifier.to_string();
         assert_eq!(text.parse(), Ok(identifier));

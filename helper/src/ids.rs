@@ -1,8 +1,8 @@
-//! Whose the files of a drive are on this computer.
+//! Who owns the files of a drive on this computer.
 //!
-//! ext4 keeps numbers, and the same person has another one on the next computer: there the files would be somebody else's. So the
-//! drive is mounted with those two numbers exchanged (an id-mapped mount, Linux 5.12): what belongs to the owner of the drive's
-//! top directory belongs, here, to whoever mounts it, and is written under the owner's number again.
+//! ext4 stores numbers, and the same person has another number on the next computer, where the files would belong to somebody else. So the
+//! drive is mounted with the two numbers swapped (an id-mapped mount, Linux 5.12): files of the owner of the drive's top directory belong,
+//! here, to the user who mounts it, and are written under the owner's number again.
 
 use super::Refused;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The numbers that the kernel maps: all but the last, which means none.
+/// The number of ids that the kernel maps: all but the last, which means none.
 const IDS: u64 = u32::MAX as u64;
 
 /// A file's user and group.
@@ -24,19 +24,19 @@ struct Owner {
     gid: u32,
 }
 
-/// Gives what belongs to the owner of a drive, whose mount is not yet anywhere, to `caller`, whose directory `at` is. A kernel that cannot
-/// do so leaves the numbers as they are.
+/// Gives the files of a drive's owner to `caller`, who owns the directory `at`. The drive is mounted nowhere yet. A kernel that cannot map
+/// ids leaves the numbers as they are.
 pub(super) fn give_to(mounted: &OwnedFd, caller: Option<u32>, at: BorrowedFd<'_>) -> Result<(), Refused> {
     // Root's own drives keep their numbers: root may do anything with any of them.
     let Some(uid) = caller.filter(|caller| *caller != 0) else { return Ok(()) };
     let refused = Refused::system("map the ids of the mount", Path::new("/"));
     let given = || -> io::Result<()> {
-        // Of what mounting has read already: the drive is not asked again.
+        // Use what mounting has read already: do not ask the drive again.
         let look = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let top = statx(mounted, "", look, StatxFlags::UID | StatxFlags::GID)?;
         let there = Owner { uid: top.stx_uid, gid: top.stx_gid };
         let here = Owner { uid, gid: fstat(at)?.st_gid };
-        // A drive whose top directory is root's is one that root has made, or somebody else's file system.
+        // If root owns the top directory, root made the drive, or it is somebody else's file system.
         if there == here || there.uid == 0 {
             return Ok(());
         }
@@ -52,7 +52,7 @@ pub(super) fn give_to(mounted: &OwnedFd, caller: Option<u32>, at: BorrowedFd<'_>
     given().map_err(refused)
 }
 
-/// A user namespace that stands for the mapping.
+/// Makes a user namespace that stands for the mapping.
 fn namespace(there: Owner, here: Owner) -> io::Result<File> {
     let mut child = waiting_child()?;
     let made = (|| {
@@ -66,19 +66,19 @@ fn namespace(there: Owner, here: Owner) -> io::Result<File> {
     made
 }
 
-/// A process in a user namespace of its own, which waits until it is killed, or its standard input ends with this process.
+/// A process in its own user namespace, which waits until it is killed, or until its standard input ends with this process.
 fn waiting_child() -> io::Result<Child> {
     let mut command = Command::new("/bin/cat");
     command.env_clear().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: between fork and exec, and one system call, which parts nothing but the user namespace.
+    // SAFETY: between fork and exec, one system call, which separates nothing but the user namespace.
     unsafe {
         command.pre_exec(|| Ok(unshare_unsafe(UnshareFlags::NEWUSER)?));
     }
     command.spawn()
 }
 
-/// The map, as /proc/PID/uid_map takes it, in which `there` and `here` have changed places. Each line is the first
-/// number on the file system, the first one here, and how many follow.
+/// The map, as /proc/PID/uid_map takes it, with `there` and `here` swapped. Each line has the first number on the file system, the first
+/// one here, and how many follow.
 fn exchanged(there: u32, here: u32) -> String {
     let (low, high) = (u64::from(there.min(here)), u64::from(there.max(here)));
     let same = |from: u64, to: u64| (from, from, to.saturating_sub(from));
@@ -98,7 +98,7 @@ fn map_ids(mounted: BorrowedFd<'_>, namespace: &File) -> io::Result<()> {
         propagation: 0,
         userns_fd: namespace.as_raw_fd() as u64,
     };
-    // SAFETY: the path is a C string, the structure is as long as is said, and both live until it returns.
+    // SAFETY: the path is a C string, the structure is as long as stated, and both live until the call returns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -119,7 +119,7 @@ mod tests {
     use holdall_kernel::loopdev;
     use std::os::unix::fs::{MetadataExt, chown};
 
-    /// Where a number of the file system goes.
+    /// What a number of the file system maps to.
     fn mapped(map: &str, id: u64) -> Option<u64> {
         map.lines().find_map(|line| {
             let [there, here, count] = line
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ids_change_places_and_all_others_stay() {
+    fn two_ids_swap_and_all_others_stay() {
         for (there, here) in [(1000, 1001), (1001, 1000), (1000, 65534), (1, 2), (1000, 1000)] {
             let map = exchanged(there, here);
             assert_eq!(mapped(&map, there.into()), Some(here.into()), "{map}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_drives_owner_belong_to_whoever_mounts_it() {
+    fn files_of_the_drives_owner_belong_to_the_mounting_user() {
         assert!(rustix::process::geteuid().is_root(), "only root can mount");
         const OWNER: u32 = 4100;
         const USER: u32 = 4242;
@@ -176,7 +176,7 @@ mod tests {
         std::fs::write(mine.join("new"), "x").unwrap();
         chown(mine.join("new"), Some(USER), Some(USER)).unwrap();
         unmount(&mine);
-        // To its owner, and to root, it is the owner's.
+        // For its owner and for root, the file keeps the owner's number.
         mount(&others, None);
         assert_eq!(owner(&others.join("new")), (OWNER, OWNER));
         unmount(&others);

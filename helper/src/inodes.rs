@@ -1,16 +1,16 @@
 //! How many files an ext4 is made for. Pure.
 //!
-//! The number of inodes is settled when a file system is made, and grows only with it. On a small drive one for each 8 KiB is enough to
-//! fill it with files of 4 KiB each, nearly, and takes three per cent of it. On a large one that would be tables of many gigabytes that
-//! nobody fills. In between the density falls smoothly, so that no drive holds fewer files than a smaller one: ten times the size
-//! is for five times the files, until at 1 TiB there is one for each 64 KiB.
+//! The number of inodes is fixed when a file system is made, and grows only with it. On a small drive one inode for each 8 KiB is nearly
+//! enough to fill it with files of 4 KiB each, and takes three per cent of it. On a large drive that would be tables of many gigabytes that
+//! nobody fills. In between the density falls smoothly, so that no drive holds fewer files than a smaller one: ten times the size allows
+//! five times the files, until at 1 TiB there is one inode for each 64 KiB.
 
-/// One inode for so many bytes of a drive of this size.
+/// How many bytes of a drive of this size get one inode.
 pub(super) fn bytes_per_inode(size_bytes: u64) -> u64 {
     const DENSEST: f64 = 8192.0;
     const THINNEST: f64 = 65536.0;
     const DENSE_UP_TO: f64 = (1_u64 << 30) as f64;
-    // Eight times as many bytes for each at 1,024 times the size.
+    // Eight times as many bytes per inode at 1,024 times the size.
     const GROWTH: f64 = 0.3;
     let times = (size_bytes as f64 / DENSE_UP_TO).max(1.0);
     (DENSEST * times.powf(GROWTH)).clamp(DENSEST, THINNEST).round() as u64
@@ -42,13 +42,13 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_drive_never_holds_fewer_files_and_nothing_jumps() {
+    fn a_larger_drive_never_holds_fewer_files() {
         let mut size = 16 * MIB;
         let mut before = (0, 0);
         while size <= 16 * 1024 * GIB {
             let (per_inode, files) = (bytes_per_inode(size), size / bytes_per_inode(size));
             assert!(files >= before.1, "{size}: {files} after {}", before.1);
-            // One per cent more of a drive, one per cent more bytes for each inode at most.
+            // A drive that is one per cent larger has at most one per cent more bytes per inode.
             assert!(before.0 == 0 || per_inode <= before.0 + before.0 / 100 + 1, "{size}: {per_inode}");
             before = (per_inode, files);
             size += size / 100;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_stay_small() {
+    fn inode_tables_stay_small() {
         const INODE_BYTES: u64 = 256;
         for size in [16 * MIB, GIB, 64 * GIB, 1024 * GIB, 16 * 1024 * GIB] {
             let tables = size / bytes_per_inode(size) * INODE_BYTES;

@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long others (udev's blkid) may have a loop device open that is to go.
+/// How long others (udev's blkid) may keep a loop device open that is being detached.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn load_nbd() -> Result<(), Refused> {
     tools::run_well("modprobe", "kmod", &[], Path::new("nbd"))
 }
 
-/// Makes an nbd device, and makes sure that it can be found again.
+/// Makes an nbd device, and checks that it can be found again.
 pub(super) fn nbd_attach(
     sockets: &[OwnedFd],
     identifier: &str,
@@ -32,7 +32,7 @@ pub(super) fn nbd_attach(
     let index = nbd.connect(&attachment, None).map_err(refused)?;
     let target = Target { device: index.path(), proof: Proof::Identifier(identifier.to_owned()) };
     if target.verify().is_err() {
-        // The first error is the one to tell.
+        // Report the first error.
         let _ = nbd.disconnect(index);
         return Err(Refused::NoNbd { said: "it does not name its devices (Linux 5.14 does)".into() });
     }
@@ -53,8 +53,8 @@ pub(super) fn nbd_reconfigure(
 
 pub(super) fn nbd_detach(target: &Target, force: bool) -> Result<(), Refused> {
     let (index, _) = nbd_device(target)?;
-    // Held until the device is told to go: its number cannot become another one's, and without force nobody can mount it in
-    // between. A mount in another namespace is seen, too.
+    // Hold the device until it is told to disconnect: its number cannot become another's, and without force nobody can mount it in between.
+    // The exclusive open also sees mounts in other namespaces.
     let _held = if force { Held::of(target)? } else { open_exclusive(target)?.into() };
     target.verify()?;
     Nbd::open().and_then(|mut nbd| nbd.disconnect(index)).map_err(refused)
@@ -107,7 +107,7 @@ pub(super) fn loop_detach(target: &Target) -> Result<(), Refused> {
     })
 }
 
-/// Where the target is mounted, as far as this process sees it: each place once, in however many containers it is.
+/// The places where the target is mounted, as far as this process sees: each place once, in however many containers it is.
 fn mounts_of(target: &Target) -> Vec<super::Holder> {
     let (Ok(mut mounts), Ok(number)) = (mountinfo::read(), target.number()) else { return Vec::new() };
     mounts.extend(elsewhere::find(number).into_iter().flat_map(|elsewhere| elsewhere.mounts));

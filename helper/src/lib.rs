@@ -1,17 +1,16 @@
-//! What needs root's rights, as one enum, and who does it.
+//! All that needs root's rights, as one enum, and who performs it.
 //!
-//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own (see [`deputy`]): by the same
-//! program started again where the daemon is root's; by the helper on the system bus where that is installed ([`helper`]);
-//! else by the same program through sudo. There are two reasons to have a process for root too. These system calls may wait for I/O that the daemon itself serves, so it must be able to
-//! go on; and what hangs can be killed at a deadline, which a thread cannot.
+//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own (see [`deputy`]): by the same program started
+//! again where the daemon is root's; else by the helper on the system bus where it is installed ([`helper`]); else by the same program
+//! through sudo. Root gets a process too, for two reasons. These system calls may wait for I/O that the daemon itself serves, so the daemon
+//! must be able to continue. And a process that hangs can be killed at a deadline, which a thread cannot.
 //!
-//! **Nothing is believed.** An operation names its block device as a [`Target`], with what the kernel must say of that
-//! device (the nbd identifier, the loop device's file) for it to be the drive's: a number that was given to somebody else
-//! meanwhile is refused. Paths that a user controls are not resolved with root's rights: the file under a loop device and
-//! the mount point arrive as open descriptors. Who has sudo is root anyway; who has the helper is not, and has done only
-//! to what is his (`admit.rs`).
+//! **Nothing is believed.** An operation names its block device as a [`Target`], together with what the kernel must say of that device (the
+//! nbd identifier, the loop device's file) for it to be the drive's: a number that now belongs to another device is refused. Paths that a
+//! user controls are not resolved with root's rights: the file under a loop device and the mount point arrive as open descriptors. A user
+//! with sudo is root anyway; a user with the helper is not, and can only have operations done on their own drives (`admit.rs`).
 
-// They panic where nobody can be told, such as a log on a disk that is full.
+// print! panics where it cannot write, for example to a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 use serde::{Deserialize, Serialize};
@@ -69,7 +68,7 @@ pub enum Privileged {
     LoadNbd,
     /// Makes an nbd device of the sockets that come along; answers with its path.
     NbdAttach {
-        /// By what it is known again.
+        /// The name by which it is recognized later.
         identifier: String,
         /// Its size.
         size_bytes: u64,
@@ -78,18 +77,18 @@ pub enum Privileged {
     },
     /// Gives an nbd device the sockets that come along, and its size.
     NbdReconfigure {
-        /// Which.
+        /// The device.
         target: Target,
         /// Its size from now on.
         size_bytes: u64,
         /// The protocol's transmission flags.
         server_flags: u16,
     },
-    /// Takes an nbd device away.
+    /// Removes an nbd device.
     NbdDetach {
-        /// Which.
+        /// The device.
         target: Target,
-        /// Even if it is mounted: what waits for it then fails.
+        /// Removes it even if it is mounted: requests that wait for it then fail.
         force: bool,
     },
     /// Puts a loop device over the open file that comes along; answers with its path.
@@ -99,29 +98,29 @@ pub enum Privileged {
         /// Whether the device refuses writes.
         read_only: bool,
     },
-    /// Has a loop device take its file's size.
+    /// Makes a loop device take its file's size.
     LoopResize {
-        /// Which.
+        /// The device.
         target: Target,
     },
     /// Takes the file from a loop device.
     LoopDetach {
-        /// Which.
+        /// The device.
         target: Target,
     },
-    /// Limits the device's dirty pages and sets its read-ahead; answers with what could be set.
+    /// Limits the device's dirty pages and sets its readahead; answers with what could be set.
     Tune {
-        /// Which.
+        /// The device.
         target: Target,
     },
-    /// Looks what is on a device; answers with it.
+    /// Reads what is on a device; answers with it.
     Probe {
-        /// Which.
+        /// The device.
         target: Target,
     },
     /// Makes an ext4, if the beginning of the device is all zeros.
     MakeFileSystem {
-        /// On which device.
+        /// The device.
         target: Target,
         /// The label; ext4 holds 16 bytes of it.
         label: String,
@@ -132,81 +131,81 @@ pub enum Privileged {
     },
     /// Repairs what can be repaired without asking (e2fsck -p).
     Check {
-        /// On which device.
+        /// The device.
         target: Target,
     },
     /// Mounts on the open directory that comes along.
     Mount {
-        /// Which device.
+        /// The device.
         target: Target,
-        /// Whether writes are refused. The device is written to even so: a journal is replayed.
+        /// Whether writes are refused. The device is written to all the same: a journal is replayed.
         read_only: bool,
     },
-    /// Unmounts; nothing being mounted there is no error.
+    /// Unmounts. It is no error if nothing is mounted there.
     Unmount {
         /// What must be mounted there.
         number: DeviceNumber,
         /// Where.
         mountpoint: PathBuf,
-        /// Even if it is in use: it disappears from there, and ends when its last user lets go.
+        /// Unmounts even if it is in use: the mount disappears at once, and ends when its last user closes it.
         lazy: bool,
     },
-    /// Writes everything back, then stops all writes until told to go on, or the time is over, or nobody is left who
-    /// could say so.
+    /// Writes everything back, then stops all writes until an order to continue, until the time is over, or until nobody is left to give
+    /// the order.
     Freeze {
-        /// Which device.
+        /// The device.
         target: Target,
         /// Where it is mounted.
         mountpoint: PathBuf,
         /// For how long at most.
         hold_ms: u64,
     },
-    /// Lets writes go on after a freeze whose process died; that there is none is no error.
+    /// Lets writes continue after a freeze whose process died. It is no error if nothing is frozen.
     Thaw {
-        /// Which device.
+        /// The device.
         target: Target,
         /// Where it is mounted.
         mountpoint: PathBuf,
     },
     /// Makes every later access to the file system fail, without writing anything back.
     ShutDown {
-        /// Which device.
+        /// The device.
         target: Target,
         /// Where it is mounted.
         mountpoint: PathBuf,
     },
-    /// Grows a file system that is not mounted to its device's size, where [`Privileged::Grow`] will not be allowed to.
+    /// Grows an unmounted file system to its device's size, where [`Privileged::Grow`] would not be allowed.
     GrowUnmounted {
-        /// On which device.
+        /// The device.
         target: Target,
     },
     /// Grows the mounted file system to its device's size.
     Grow {
-        /// Which device.
+        /// The device.
         target: Target,
     },
 }
 
-/// An operation that anyone may do, but that may wait for the drive.
+/// An operation that any user may do, but that may wait for the drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Look {
-    /// Writes everything of a file system back.
+    /// Writes back everything of a file system.
     Sync {
-        /// Which device must be mounted there.
+        /// The device that must be mounted there.
         target: Target,
         /// Where.
         mountpoint: PathBuf,
     },
-    /// How full it is; answers with that.
+    /// Reads how full the file system is; answers with that.
     Usage {
-        /// Which device must be mounted there.
+        /// The device that must be mounted there.
         target: Target,
         /// Where.
         mountpoint: PathBuf,
     },
-    /// Opens the file of a one-file disk; the descriptor comes with the answer. The daemon that serves it must not do that
-    /// itself: killed meanwhile, it would wait in the kernel for an answer of its own, and could not end.
+    /// Opens the file of a one-file disk; the descriptor comes with the answer. The daemon that serves the file must not open it itself: if
+    /// it is killed meanwhile, it waits in the kernel for its own answer and cannot end.
     OpenDisk {
         /// The file.
         file: PathBuf,
@@ -215,7 +214,7 @@ pub enum Look {
     },
 }
 
-/// What an operation gave.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -238,18 +237,18 @@ pub struct Usage {
     pub total_bytes: u64,
     /// Bytes that files take.
     pub used_bytes: u64,
-    /// Bytes that a user may still take.
+    /// Bytes that users may still take.
     pub available_bytes: u64,
-    /// Files, folders and links that it can hold.
+    /// Files, directories and links that it can hold.
     #[serde(default)]
     pub total_inodes: u64,
-    /// So many of them are left.
+    /// How many of them are free.
     #[serde(default)]
     pub free_inodes: u64,
 }
 
 impl Privileged {
-    /// What it does, as it is said in "could not ...".
+    /// What it does, as the end of "could not ...".
     pub fn describe(&self) -> &'static str {
         match self {
             Privileged::LoadNbd => "load the kernel's nbd module",
@@ -274,7 +273,7 @@ impl Privileged {
 }
 
 impl Look {
-    /// What it does, as it is said in "could not ...".
+    /// What it does, as the end of "could not ...".
     pub fn describe(&self) -> &'static str {
         match self {
             Look::Sync { .. } => "write the file system back",

@@ -1,5 +1,5 @@
-//! What is mounted where, as /proc/thread-self/mountinfo says it (proc_pid_mountinfo(5)). No path is touched: on a mount
-//! whose daemon is gone or stuck even a stat would fail, or wait for ever.
+//! What is mounted where, according to /proc/thread-self/mountinfo (proc_pid_mountinfo(5)). No path is touched: on a mount whose daemon is
+//! gone or stuck even a stat would fail, or wait forever.
 
 use super::procfs::Process;
 use super::{DeviceNumber, Refused};
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its identity, as fdinfo's `mnt_id` gives it.
+    /// Its id, as in fdinfo's `mnt_id`.
     pub id: u64,
-    /// What is mounted.
+    /// The device that is mounted.
     pub number: DeviceNumber,
     /// Where.
     pub point: PathBuf,
     /// Its type.
     pub fs_type: String,
-    /// Of a FUSE file system who mounted it, as the kernel has it: nobody else may use it, unless it says so.
+    /// For a FUSE file system, the user who mounted it, as the kernel has it. Nobody else may use it unless it says so.
     pub fuse_user: Option<FuseUser>,
 }
 
-/// Who mounted a FUSE file system.
+/// The user who mounted a FUSE file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FuseUser {
     /// The user.
@@ -45,31 +45,31 @@ pub(super) fn of(process: &Process) -> io::Result<Vec<Mount>> {
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// What one sees at `point`: the last mount there.
+/// The mount that is visible at `point`: the last one there.
 pub fn at<'a>(mounts: &'a [Mount], point: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.point == point)
 }
 
-/// The identity of the mount on which something is open.
+/// The id of the mount on which something is open.
 pub fn mount_of(fd: impl AsRawFd) -> Option<u64> {
     let facts = Process::own().ok()?.read(format!("fdinfo/{}", fd.as_raw_fd())).ok()?;
     id_in(&facts)
 }
 
-/// The mount that a file in fdinfo names.
+/// The mount id in a file of fdinfo.
 pub(super) fn id_in(facts: &[u8]) -> Option<u64> {
     let facts = std::str::from_utf8(facts).ok()?;
     facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
-/// Whether a look at `path` asks only this computer's own disks: not another drive of ours, which may wait for us (nbd,
-/// loop), nor FUSE or the network.
+/// Whether looking at `path` asks only this computer's own disks. It must not ask another drive of ours, which may wait for us (nbd, loop),
+/// nor FUSE or the network.
 pub fn is_safe_to_look_at(mounts: &[Mount], path: &Path) -> bool {
     const LOOP_MAJOR: u32 = 7;
     const NBD_MAJOR: u32 = 43;
     const REMOTE: [&str; 6] = ["fuse", "nfs", "cifs", "smb", "9p", "ceph"];
     let parent = path.parent().unwrap_or(path);
-    // The last one that is as deep as any: a later mount at the same place covers an earlier one.
+    // The last of the deepest: a later mount at the same place covers an earlier one.
     let covering = mounts.iter().filter(|mount| parent.starts_with(&mount.point));
     let deepest = covering.max_by_key(|mount| mount.point.components().count());
     deepest.is_some_and(|mount| {
@@ -86,7 +86,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
     let mut fields = fields.skip_while(|field| *field != b"-");
     let fs_type = text(fields.nth(1)?)?;
-    // Behind the source.
+    // The options follow the source.
     let options = fields.nth(1).and_then(text).unwrap_or_default();
     let fuse_user = if fs_type.starts_with("fuse") { fuse_user(&options) } else { None };
     Some(Mount { id, number, point, fs_type, fuse_user })
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_with_its_escapes() {
+    fn mountinfo_lines_are_read_with_their_escapes() {
         let line = br"36 35 7:17 / /mnt/a\040b\134 rw,noatime shared:1 - ext4 /dev/loop17 rw";
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.number), (36, DeviceNumber { major: 7, minor: 17 }));

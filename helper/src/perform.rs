@@ -12,18 +12,18 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What the process is asked.
+/// What the process is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) task: Task,
-    /// After so long it ends itself: who started it through sudo may not kill it.
+    /// After this time the process ends itself: a daemon that started it through sudo may not be able to kill it.
     pub(super) deadline_ms: u64,
-    /// For whom the helper or sudo has it done, who may have done less than root. Nobody: whoever asks has root's rights.
+    /// The user for whom the helper or sudo acts, who may do less than root. None: the caller has root's rights.
     pub(super) caller: Option<u32>,
 }
 
 impl Request {
-    /// What comes back is held until the task is done.
+    /// The caller keeps the returned device until the task is done.
     fn admit(&self, fds: &[OwnedFd]) -> Result<Option<Held>, Refused> {
         match (self.caller, &self.task) {
             (Some(caller), Task::Privileged(operation)) => admit::admit(caller, operation, fds),
@@ -39,8 +39,7 @@ pub(super) enum Task {
     Look(Look),
 }
 
-/// Has the process at the socket's other end, which has been started with [`super::SUBCOMMAND`], do an operation of somebody's who
-/// is not root.
+/// Has the process at the socket's other end, started with [`super::SUBCOMMAND`], do an operation for a user who is not root.
 pub fn begin(
     socket: &UnixStream,
     operation: Privileged,
@@ -52,8 +51,8 @@ pub fn begin(
     wire::send(socket, &Request { task, deadline_ms, caller: Some(caller) }, fds)
 }
 
-/// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`]: performs the operation that comes
-/// over standard input, and answers there.
+/// What the daemon's program does under its hidden subcommand [`super::SUBCOMMAND`]: it performs the operation that it gets on standard
+/// input, and answers there.
 pub fn main() -> ExitCode {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let received = socket.and_then(|socket| {
@@ -72,9 +71,9 @@ pub fn main() -> ExitCode {
     };
     if let Task::Privileged(Privileged::Freeze { target, mountpoint, hold_ms }) = &request.task {
         match request.admit(&fds) {
-            // It ends by its own clock: to be killed would leave the file system frozen.
+            // It ends by its own clock: killing it would leave the file system frozen.
             Ok(_held) => frozen::serve(&socket, target, mountpoint, Duration::from_millis(*hold_ms)),
-            // Nobody may be there to hear it.
+            // Nobody may be left to hear it.
             Err(refused) => drop(wire::send(&socket, &Err::<Outcome, _>(refused), &[])),
         }
         return ExitCode::SUCCESS;
@@ -98,20 +97,20 @@ pub fn main() -> ExitCode {
     let opened: Vec<BorrowedFd<'_>> = opened.iter().map(OwnedFd::as_fd).collect();
     match wire::send(&socket, &answer, &opened) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever asked has given up.
+        // The caller no longer waits.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// The signal's default action ends the process, and with it the tool that it runs.
+/// Sets an alarm. Its default action ends the process, and with it the tool that it runs.
 fn end_after(deadline: Duration) {
     let seconds = deadline.as_secs().saturating_add(1);
     // SAFETY: sets a timer of this process.
     unsafe { libc::alarm(u32::try_from(seconds).unwrap_or(u32::MAX)) };
 }
 
-/// Whether it makes what must not appear after the daemon that asked for it has died, and another one has seen that
-/// there is none. An mkfs, a check or a resize is better brought to its end.
+/// Whether the task makes something that must not appear after the daemon that asked has died and the next daemon has found nothing. An
+/// mkfs, a check or a resize had better run to its end.
 fn makes_something(task: &Task) -> bool {
     matches!(
         task,
@@ -121,11 +120,11 @@ fn makes_something(task: &Task) -> bool {
     )
 }
 
-/// Ends this process when nobody is at the socket's other end any more.
+/// Ends this process when nobody is left at the socket's other end.
 fn end_with(socket: &UnixStream) -> std::io::Result<()> {
     let fd = socket.as_raw_fd();
-    // SAFETY: these take numbers. O_ASYNC has the kernel send SIGIO when the peer closes, whose default action ends the
-    // process; it was not set before, and O_NONBLOCK, the only other flag that could be lost, is not wanted.
+    // SAFETY: these take numbers. With O_ASYNC the kernel sends SIGIO when the peer closes, and its default action ends the process.
+    // O_ASYNC was not set before; the only other flag that could be lost is O_NONBLOCK, which is not wanted.
     let set = unsafe {
         libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) == 0
             && libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC) == 0
@@ -133,7 +132,7 @@ fn end_with(socket: &UnixStream) -> std::io::Result<()> {
     if !set {
         return Err(std::io::Error::last_os_error());
     }
-    // Before there was anyone to be told.
+    // The peer may have gone before the signal was set up.
     let mut peer = [PollFd::new(socket, PollFlags::RDHUP)];
     rustix::event::poll(&mut peer, Some(&Timespec::default()))?;
     let gone = peer[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP);
@@ -177,7 +176,7 @@ fn perform(operation: &Privileged, fds: &[OwnedFd], caller: Option<u32>) -> Resu
     }
 }
 
-/// What came of it, and the descriptor that goes along.
+/// Returns the outcome, and the descriptor that goes along.
 fn perform_look(look: &Look) -> Result<(Outcome, Option<OwnedFd>), Refused> {
     match look {
         Look::Sync { target, mountpoint } => {

@@ -1,9 +1,9 @@
-//! What the kernel says of processes, from the kernel and from nowhere else.
+//! What the kernel says of processes, read from the kernel and from nowhere else.
 //!
-//! The directory of a process in /proc has its user for an owner, and is no more than a path: what lies over it could be another
-//! file system, whose `mountinfo` says what somebody has written there and whose `ns/mnt` leads where he likes. So all of it is
-//! reached from a directory that is proc's root, over no other mount and by no link of anybody's. A directory that was
-//! opened stays that process's, also when its number is another's by now.
+//! A process's directory in /proc belongs to its user, and it is only a path. Another file system could lie over it, with a `mountinfo`
+//! that says what somebody wrote there and an `ns/mnt` that leads wherever they like. So everything is reached from a directory that is
+//! proc's root, across no other mount and through no user's link. A directory that was opened stays that process's, even when its number
+//! has been reused.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, fstatfs, openat, openat2, readlinkat};
@@ -14,7 +14,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// PROC_SUPER_MAGIC and NSFS_MAGIC of include/uapi/linux/magic.h.
+/// PROC_SUPER_MAGIC and NSFS_MAGIC in include/uapi/linux/magic.h.
 const PROC: u32 = 0x9fa0;
 const NAMESPACES: u32 = 0x6e73_6673;
 
@@ -24,12 +24,12 @@ const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 /// A process, or a thread.
 pub(super) struct Process(OwnedFd);
 
-/// All processes of this moment that this one sees, with their numbers.
+/// All processes that this one sees at this moment, with their numbers.
 pub(super) fn processes() -> impl Iterator<Item = (u32, Process)> {
     let names = root().ok().zip(std::fs::read_dir("/proc").ok());
     names.into_iter().flat_map(|(root, names)| {
         let numbers = names.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // One that has ended meanwhile is none.
+        // Skip one that has ended meanwhile.
         numbers.filter_map(move |pid: u32| Some((pid, Process::at(&root, &pid.to_string()).ok()?)))
     })
 }
@@ -40,16 +40,16 @@ fn root() -> Result<OwnedFd, Errno> {
     if kind_of(&root)? == PROC { Ok(root) } else { Err(Errno::NODEV) }
 }
 
-/// The magic number of the file system that something is on.
+/// The magic number of the file system on which something lies.
 pub(super) fn kind_of(fd: impl AsFd) -> Result<u32, Errno> {
-    // A word as wide as the processor's, of which 32 bits are meant.
+    // The field is as wide as the processor's word, but only 32 bits count.
     fstatfs(fd).map(|facts| facts.f_type as u32)
 }
 
 impl Process {
-    /// This thread's.
+    /// This thread's own entry.
     pub(super) fn own() -> io::Result<Self> {
-        // A link of proc's to a directory of its own.
+        // proc's own link to one of its directories.
         Ok(Process::at(&root()?, "thread-self")?)
     }
 
@@ -58,21 +58,21 @@ impl Process {
         openat2(root, name, PLACE, Mode::empty(), within).map(Process)
     }
 
-    /// The contents of a file of its.
+    /// The contents of one of its files.
     pub(super) fn read(&self, file: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::from(self.open(file.as_ref(), TO_READ)?).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// The names in a directory of its.
+    /// The names in one of its directories.
     pub(super) fn names(&self, directory: &str) -> io::Result<Vec<PathBuf>> {
         let entries = Dir::new(self.open(Path::new(directory), TO_READ | OFlags::DIRECTORY)?)?;
         let names = entries.flatten().map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()));
         Ok(names.map(PathBuf::from).collect())
     }
 
-    /// Where a link of its leads, as the kernel prints it: nothing is followed.
+    /// Where one of its links leads, as the kernel prints it: nothing is followed.
     pub(super) fn link(&self, link: impl AsRef<Path>) -> io::Result<PathBuf> {
         let (directory, name) = self.parent_of(link.as_ref())?;
         let target = readlinkat(directory.as_ref().unwrap_or(&self.0), name, Vec::new())?;
@@ -83,7 +83,7 @@ impl Process {
     pub(super) fn mount_namespace(&self) -> io::Result<OwnedFd> {
         let directory = self.open(Path::new("ns"), PLACE)?;
         let namespace = openat(&directory, "mnt", TO_READ, Mode::empty())?;
-        // The link is the kernel's own. What it leads to is no path at all.
+        // The link is the kernel's own, and its target is not a path at all.
         if kind_of(&namespace)? == NAMESPACES { Ok(namespace) } else { Err(Errno::NODEV.into()) }
     }
 
@@ -108,7 +108,7 @@ mod tests {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
     use std::process::{Child, Command, Stdio};
 
-    /// Something that goes on until it is dropped.
+    /// A program that runs until it is dropped.
     struct Other(Child);
 
     impl Drop for Other {
@@ -129,15 +129,15 @@ mod tests {
         assert!(own.read("cwd/Cargo.toml").is_err(), "nothing is reached by what a process has");
     }
 
-    /// What a user could have mounted over the directory of a process of his.
+    /// A user could mount such a file system over the directory of their own process.
     #[test]
-    fn a_file_system_over_the_directory_of_a_process_is_not_taken_for_it() {
+    fn a_mount_over_a_process_directory_is_not_believed() {
         let other = Other(Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap());
-        // In another namespace, to which a link leads from there.
+        // In another namespace, to which the fake directory has a link.
         let elsewhere = Other(Command::new("unshare").args(["--mount", "sleep", "600"]).spawn().unwrap());
         let (pid, led_to) = (other.0.id(), elsewhere.0.id());
         let look = move || {
-            // SAFETY: of this thread alone, which ends with it.
+            // SAFETY: only this thread changes, and it ends with the test.
             unsafe { unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS) }.expect("wants root");
             let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", alone).unwrap();

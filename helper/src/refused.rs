@@ -1,4 +1,4 @@
-//! Why an operation was not done, as the process says it that tried.
+//! Why an operation was not done, as reported by the process that tried.
 
 use super::holders::{Holder, list};
 use serde::{Deserialize, Serialize};
@@ -12,16 +12,16 @@ pub enum Refused {
     /// The device or the mount is not, or no longer, what it was taken for.
     #[error("{} does not belong to this drive", what.display())]
     NotOurs {
-        /// What.
+        /// Its path.
         what: PathBuf,
     },
-    /// The device, the directory or the file is not the user's who asks the helper for it.
+    /// The device, the directory or the file does not belong to the user who asks the helper.
     #[error("{} is not yours: you can have done only to your own drives, and only on your own directories", what.display())]
     NotYours {
-        /// What.
+        /// Its path.
         what: PathBuf,
     },
-    /// The directory is on a file system on which no drive is mounted.
+    /// The directory is on a file system on which no drive may be mounted.
     #[error("{} is on a file system that is not for files (its kind is {kind:#x}): no drive is mounted there", what.display())]
     Unfit {
         /// The directory.
@@ -29,7 +29,7 @@ pub enum Refused {
         /// The file system's magic number.
         kind: u32,
     },
-    /// The user has as many block devices as one may have.
+    /// The user already has as many block devices as one user may have.
     #[error("you have {devices} block devices already, which is as many as one user may have")]
     TooMany {
         /// How many.
@@ -38,7 +38,7 @@ pub enum Refused {
     /// A program is not installed.
     #[error("{tool} is not installed; it is in the package {package}")]
     ToolMissing {
-        /// Which.
+        /// The program.
         tool: String,
         /// The Debian package that has it.
         package: String,
@@ -46,7 +46,7 @@ pub enum Refused {
     /// A program failed.
     #[error("{tool} failed ({status}): {said}")]
     ToolFailed {
-        /// Which.
+        /// The program.
         tool: String,
         /// How it ended.
         status: String,
@@ -59,15 +59,15 @@ pub enum Refused {
         /// What it lacks.
         said: String,
     },
-    /// The device holds something already.
+    /// The device already holds something.
     #[error("{} holds {found}: no file system is made over it", device.display())]
     NotBlank {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// What.
+        /// What it holds.
         found: String,
     },
-    /// The file system has damage that takes a person's decision.
+    /// The file system has damage that a person has to decide on.
     #[error("e2fsck could not repair the file system by itself: {said}")]
     Damaged {
         /// What it printed.
@@ -76,18 +76,18 @@ pub enum Refused {
     /// Something is in use.
     #[error("{} is in use{}", what.display(), list(holders))]
     Busy {
-        /// What.
+        /// Its path.
         what: PathBuf,
         /// By whom, as far as could be seen.
         holders: Vec<Holder>,
     },
-    /// Someone else has frozen it.
+    /// Somebody else has frozen the file system.
     #[error("the file system at {} is frozen already", mountpoint.display())]
     AlreadyFrozen {
         /// Where.
         mountpoint: PathBuf,
     },
-    /// The time of a freeze was over, or someone else has ended it.
+    /// The time of the freeze was over, or somebody else ended it.
     #[error("the freeze of {} had ended before", mountpoint.display())]
     NotFrozen {
         /// Where.
@@ -99,13 +99,13 @@ pub enum Refused {
     /// A system call failed.
     #[error("{call} on {}: {said}", path.display())]
     System {
-        /// Which.
+        /// Which call.
         call: String,
-        /// On what.
+        /// The path it was made on.
         path: PathBuf,
         /// The error's number, where it has one.
         errno: Option<i32>,
-        /// Its text, and what the kernel said besides.
+        /// Its text, and what else the kernel said.
         said: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The helper: root's part of Holdall for users who are not root, on the system bus.
+//! The helper: root's part of Holdall, on the system bus, for users who are not root.
 //!
 //! ```text
 //! holdalld (user) --Perform(operation, descriptors)--> helper (root): who asks? does polkit allow it? -> a process
@@ -6,12 +6,12 @@
 //!        +-------------------------- socket: the answer, orders to a freeze ------------------------------+
 //! ```
 //!
-//! It is a program of its own, so that what runs with root's rights is little: no store, no network, no file format. It
-//! starts a process for each operation ([`crate::main`]), which decides once more, by what the kernel says,
-//! whether the device, the file and the directory are the caller's, and does the one thing. The helper itself touches no device, so
-//! that nothing it does can hang. It remembers nothing: it may end, be replaced or be killed at any time, and what
-//! its processes do goes on. After a minute without work, and with no drive attached, it ends; the bus starts it again. While a drive is
-//! attached it stays, for a computer that shuts down starts nothing any more, and drives have to be closed then.
+//! It is a program of its own, so that little code runs with root's rights: no store, no network, no file format. It starts a process for
+//! each operation ([`crate::main`]). That process decides again, by what the kernel says, whether the device, the file and the directory
+//! are the caller's, and then does this one operation. The helper itself touches no device, so nothing it does can hang. It remembers
+//! nothing: it may end, be replaced or be killed at any time, and its processes continue. After a minute without work, and with no drive
+//! attached, it ends; the bus starts it again. It stays while a drive is attached: a computer that is shutting down starts no new services,
+//! but drives have to be closed then.
 
 use crate::helper::{NAME, PATH};
 use callers::Callers;
@@ -24,10 +24,10 @@ mod callers;
 mod perform;
 mod permission;
 
-/// How long it stays without work: an opening is a dozen operations, between which the daemon works for seconds.
+/// How long it stays without work: opening a drive is a dozen operations, and the daemon works for seconds between them.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long what had reached the process before it gave its name back may take to begin.
+/// How long to wait for calls that reached the process before it released its name.
 const LAST_CALLS: Duration = Duration::from_secs(1);
 
 /// The program.
@@ -58,11 +58,11 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             .build()
             .await?;
         callers.idle(IDLE_LIMIT).await;
-        // A look at /sys: it waits for no device.
+        // This reads /sys and waits for no device.
         while crate::is_anything_attached() {
             callers.idle(IDLE_LIMIT).await;
         }
-        // From now on the bus starts another one for whoever comes; who came before is served.
+        // From now on the bus starts another helper for new calls; calls that came before are still served.
         connection.release_name(NAME).await?;
         callers.idle(LAST_CALLS).await;
         Ok(())

@@ -1,14 +1,14 @@
-//! What the first bytes of a device say: nothing, an ext4, or something else.
+//! What the first bytes of a device hold: nothing, an ext4, or something else.
 //!
 //! Source: fs/ext4/ext4.h (`struct ext4_super_block`). Numbers are little-endian.
 
 use serde::{Deserialize, Serialize};
 
-/// So much is looked at. It covers where every common file system, partition table and volume manager has its mark: the
-/// last is btrfs, at 64 KiB.
+/// How much is looked at. It covers the marks of all common file systems, partition tables and volume managers: the last is btrfs's, at 64
+/// KiB.
 pub const LOOKED_AT_BYTES: usize = 128 << 10;
 
-/// A block, which holds ext4's superblock.
+/// One block, which holds ext4's superblock.
 pub(super) const SUPERBLOCK_END_BYTES: usize = 4096;
 
 const OFFSET: usize = 1024;
@@ -39,10 +39,10 @@ pub enum Content {
     Foreign,
 }
 
-/// Of an ext4's superblock, what decides how it is mounted.
+/// The part of an ext4's superblock that decides how it is mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Superblock {
-    /// The kernel met an inconsistency earlier: to be checked before it is mounted.
+    /// The kernel met an inconsistency earlier: check it before mounting.
     pub has_errors: bool,
     /// It was not unmounted; mounting replays its journal.
     pub needs_recovery: bool,
@@ -50,12 +50,12 @@ pub struct Superblock {
     pub label: String,
     /// Its identity.
     pub uuid: [u8; 16],
-    /// How much of the device it takes.
+    /// How many bytes of the device it takes.
     pub size_bytes: u64,
 }
 
 impl Content {
-    /// Reads it from the beginning of a device.
+    /// Tells it from the beginning of a device.
     pub fn of(bytes: &[u8]) -> Content {
         if let Some(superblock) = Superblock::parse(bytes) {
             return Content::Ext4(superblock);
@@ -79,7 +79,7 @@ impl Superblock {
             _ => four(BLOCKS_HIGH_AT)?,
         };
         let blocks = u64::from(blocks_high) << 32 | u64::from(four(BLOCKS_AT)?);
-        // 1 KiB shifted by so much; what is no ext4 that we would mount may say anything.
+        // 1 KiB shifted by this; if it is no ext4 that we would mount, any number can be here.
         let block_bytes = 1024_u64.checked_shl(four(LOG_BLOCK_SIZE_AT)?).unwrap_or(0);
         Some(Superblock {
             size_bytes: blocks.saturating_mul(block_bytes),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ext4_tells_how_it_was_left() {
+    fn a_superblock_shows_how_the_ext4_was_left() {
         let mut bytes = ext4();
         bytes[1024 + INCOMPAT_AT] = INCOMPAT_NEEDS_RECOVERY as u8;
         let Content::Ext4(superblock) = Content::of(&bytes) else { panic!("it has the magic") };

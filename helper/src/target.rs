@@ -10,12 +10,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A block device of ours. Device numbers are given to others once we let go: whoever acts on one proves it first.
+/// A block device of ours. The kernel reuses device numbers that we release, so verify the device before acting on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// `/dev/nbdN` or `/dev/loopN`.
     pub device: PathBuf,
-    /// What the kernel says of it as long as it is the drive's.
+    /// What the kernel says of it while it is the drive's.
     pub proof: Proof,
 }
 
@@ -27,8 +27,8 @@ pub enum Proof {
     Identifier(String),
     /// A loop device's file.
     Backing(PathBuf),
-    /// The one-file disk under a loop device whose mount is gone, as after a lazy unmount: the number of its file system, which stays its own as long as the
-    /// device has the file.
+    /// The one-file disk under a loop device whose mount is gone, as after a lazy unmount. The proof is the number of the disk's file
+    /// system, which cannot be reused while the device has the file.
     Unmounted(DeviceNumber),
 }
 
@@ -37,14 +37,14 @@ pub enum Proof {
 pub struct DeviceNumber {
     /// The driver.
     pub major: u32,
-    /// Which of the driver's.
+    /// Which of the driver's devices.
     pub minor: u32,
 }
 
 impl Target {
     /// Refuses a device that is not, or no longer, the drive's.
     pub fn verify(&self) -> Result<(), Refused> {
-        // What sysfs says of a name is true of the device of that name in /dev, and of no other path that ends so.
+        // sysfs describes the device of that name in /dev, and no other path that ends in the same name.
         let holds = self.is_device()
             && match &self.proof {
                 Proof::Identifier(identifier) => {
@@ -57,7 +57,7 @@ impl Target {
         if holds { Ok(()) } else { Err(Refused::NotOurs { what: self.device.clone() }) }
     }
 
-    /// Whether the loop device's file is an unmounted disk on that file system. Its daemon is asked, in this process's name.
+    /// Whether the loop device's file is an unmounted disk on that file system. This asks the disk's daemon, in this process's name.
     fn lies_on(&self, number: DeviceNumber) -> bool {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         loopdev::backing_file(&self.device).is_some_and(|said| said == unmounted_file())
@@ -65,37 +65,37 @@ impl Target {
                 .is_ok_and(|device| loopdev::file_system_of(&device) == Ok((number.major, number.minor)))
     }
 
-    /// Its number, from sysfs: the device is not opened.
+    /// Its number, read from sysfs: the device is not opened.
     pub fn number(&self) -> Result<DeviceNumber, Refused> {
         let path = self.sysfs("dev");
         let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
         text.trim().parse().map_err(|()| Refused::NotOurs { what: self.device.clone() })
     }
 
-    /// Its size now, from sysfs.
+    /// Its current size, read from sysfs.
     pub fn size_bytes(&self) -> Result<u64, Refused> {
         let path = self.sysfs("size");
         let text = std::fs::read_to_string(&path).map_err(Refused::system("read", &path))?;
-        // In sectors of 512 bytes, whatever the device's block size. What is no number is no large device.
+        // sysfs counts sectors of 512 bytes, whatever the device's block size. If it is no number, the size is zero.
         Ok(text.trim().parse::<u64>().unwrap_or(0).saturating_mul(512))
     }
 
-    /// The number N of `/dev/nbdN`, if it is one.
+    /// The number N of `/dev/nbdN`, if it is an nbd device.
     pub fn nbd_index(&self) -> Option<u32> {
         self.name().to_str()?.strip_prefix("nbd")?.parse().ok()
     }
 
-    /// A file of the device's directory in sysfs.
+    /// A file in the device's directory in sysfs.
     pub fn sysfs(&self, file: &str) -> PathBuf {
         Path::new("/sys/block").join(self.name()).join(file)
     }
 
-    /// A file of the directory in sysfs that its mounted ext4 has.
+    /// A file in the sysfs directory of its mounted ext4.
     pub fn ext4_sysfs(&self, file: &str) -> PathBuf {
         Path::new("/sys/fs/ext4").join(self.name()).join(file)
     }
 
-    /// Whether it is named as the kernel's nbd and loop devices are.
+    /// Whether it is named like the kernel's nbd and loop devices.
     fn is_device(&self) -> bool {
         let number = self
             .device
@@ -111,7 +111,7 @@ impl Target {
     }
 }
 
-/// How the kernel names the file of a one-file disk that is mounted nowhere: as its own root has it.
+/// The kernel's name for the file of a one-file disk that is mounted nowhere: its path from the disk's own root.
 pub(super) fn unmounted_file() -> PathBuf {
     Path::new("/").join(DISK_FILE_NAME)
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_does_not_say_what_it_should_is_refused() {
+    fn a_device_without_its_proof_is_refused() {
         let device = PathBuf::from("/dev/loop-none");
         for proof in [Proof::Identifier("holdall:1".into()), Proof::Backing("/run/disk".into())] {
             let target = Target { device: device.clone(), proof };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_by_its_own_name_is_one() {
+    fn only_names_of_nbd_and_loop_devices_are_accepted() {
         let named = |device: &str| Target { device: device.into(), proof: Proof::Backing("/".into()) };
         assert!(named("/dev/loop0").is_device() && named("/dev/nbd15").is_device());
         for device in

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// The programs that are used, with the Debian package of each and what it is for.
+/// The programs, each with its Debian package and what fails without it.
 pub const TOOLS: [(&str, &str, &str); 4] = [
     ("mkfs.ext4", "e2fsprogs", "drives cannot be created"),
     ("e2fsck", "e2fsprogs", "a damaged drive cannot be repaired"),
@@ -14,13 +14,13 @@ pub const TOOLS: [(&str, &str, &str); 4] = [
     ("fusermount3", "fuse3", "only root can attach drives where the kernel has no nbd"),
 ];
 
-/// Where they may be. A user's PATH has no say in what runs as root, and often lacks the sbin directories.
+/// Where to look for them. A user's PATH has no say in what runs as root, and often lacks the sbin directories.
 const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// Of what a tool printed, the end that is passed on: the last words say why it failed.
+/// How much to keep of the end of a tool's output: the last words say why it failed.
 const SAID_BYTES_MAX: usize = 4096;
 
-/// Where a program is.
+/// The path of a program, if it is installed.
 pub fn find(tool: &str) -> Option<PathBuf> {
     DIRECTORIES.iter().map(|directory| Path::new(directory).join(tool)).find(|path| path.exists())
 }
@@ -45,12 +45,12 @@ pub(super) fn run_on(
     command.args(args).arg(&node);
     confined.confine(&mut command);
     let mut ran = finish(command, tool, &target.device)?;
-    // For people it is the device that they know.
+    // People know the device, not the node.
     ran.said = ran.said.replace(&node.display().to_string(), &target.device.display().to_string());
     Ok(ran)
 }
 
-/// The same of a tool that must end well.
+/// The same for a tool that must succeed.
 pub(super) fn run_well_on(
     tool: (&str, &str),
     args: &[&str],
@@ -65,7 +65,7 @@ pub(super) fn run_well_on(
 fn run(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<Ran, Refused> {
     let mut command = prepare(tool, package)?;
     command.args(args).arg(path);
-    // SAFETY: prctl is async-signal-safe. This process has one thread, whose death is this process's.
+    // SAFETY: prctl is async-signal-safe. This process has one thread, so the thread's death is the process's.
     unsafe {
         command.pre_exec(|| {
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -93,13 +93,13 @@ fn finish(mut command: Command, tool: &str, path: &Path) -> Result<Ran, Refused>
 }
 
 impl Ran {
-    /// The error of a tool that should have ended well.
+    /// The error for a tool that should have succeeded.
     pub(super) fn failed(self, tool: &str) -> Refused {
         Refused::ToolFailed { tool: tool.to_owned(), status: self.status.to_string(), said: self.said }
     }
 }
 
-/// Runs a tool that must end well.
+/// Runs a tool that must succeed.
 pub(super) fn run_well(tool: &str, package: &str, args: &[&str], path: &Path) -> Result<(), Refused> {
     let ran = run(tool, package, args, path)?;
     if ran.status.success() { Ok(()) } else { Err(ran.failed(tool)) }

@@ -1,10 +1,10 @@
-//! What goes between a daemon and the process that performs an operation: JSON, and descriptors, over a socket pair.
+//! What a daemon and the process that performs an operation send each other over a socket pair: JSON and descriptors.
 //!
 //! ```text
 //! message   len:u32 little-endian, JSON of that length; descriptors come with the first byte (SCM_RIGHTS)
 //! ```
 //!
-//! The socket is the process's standard input: sudo closes every other descriptor.
+//! The socket is the process's standard input, because sudo closes every other descriptor.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The most descriptors that come with a message: the sockets of an nbd device.
+/// The most descriptors with one message: the sockets of an nbd device.
 const FDS_MAX: usize = holdall_kernel::nbd::SOCKETS_MAX;
 
 /// The longest message: paths, and a page or two of what a tool printed.
@@ -34,7 +34,7 @@ pub(super) fn send(socket: &UnixStream, message: &impl Serialize, fds: &[Borrowe
     }
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)?;
     let mut stream = socket;
-    // Rust ignores SIGPIPE only in programs whose main is Rust's, which all of ours are.
+    // A closed peer raises no signal here: Rust ignores SIGPIPE in programs with a Rust main, as all of ours are.
     stream.write_all(&bytes[sent..])
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_nobody_means_is_refused() {
+    fn an_absurd_message_length_is_refused() {
         let (mut here, there) = UnixStream::pair().unwrap();
         here.write_all(&[0xff; 8]).unwrap();
         assert_eq!(receive::<u8>(&there).unwrap_err().kind(), io::ErrorKind::InvalidData);

@@ -1,4 +1,4 @@
-//! What runs with root's rights is little: each package that gets into the helper's program is named here.
+//! Little code should run with root's rights: this names each package that gets into the helper's program.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -15,7 +15,7 @@ const ALLOWED: &str = "
 ";
 
 #[test]
-fn the_helper_depends_on_what_is_named_here_and_nothing_else() {
+fn the_helper_depends_only_on_listed_packages() {
     let arguments = [
         "tree",
         "--package",

@@ -1,4 +1,4 @@
-//! What the kernel is asked of the things that a caller hands over or names.
+//! Checks by what the kernel says the things that a caller hands over or names.
 
 use super::not_yours;
 use super::owner::disk;
@@ -15,8 +15,8 @@ use rustix::thread::{capabilities, set_capabilities, set_keep_capabilities};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The open file is that of a one-file disk of the caller's, by the very name under which it is given. The disk itself is
-/// not asked: who serves it may never answer.
+/// Checks that the open file is a one-file disk of the caller's, under exactly the name that was given. The disk itself is not asked: its
+/// daemon may never answer.
 pub(super) fn one_file_disk(file: &OwnedFd, backing: &Path, caller: u32) -> Result<FuseUser, Refused> {
     let name = name_of(file).map_err(Refused::system("readlink", backing))?;
     let mounts = mountinfo::read()?;
@@ -25,15 +25,16 @@ pub(super) fn one_file_disk(file: &OwnedFd, backing: &Path, caller: u32) -> Resu
     if is_it && user.uid == caller { Ok(user) } else { Err(not_yours(backing)) }
 }
 
-/// The file under the open loop device lies on that mount. Its name alone proves little: somebody may have mounted a disk over
-/// a directory of his in which there is a file of that name with a loop device of root's.
+/// Checks that the file under the open loop device lies on that mount. Its name alone proves little: a user may have mounted a disk over a
+/// directory of their own in which a file of that name has a loop device of root's.
 pub(super) fn is_on(device: &OwnedFd, path: &Path, mount: &Mount, user: FuseUser) -> Result<(), Refused> {
-    // In the user's name, on a thread of its own: this one goes on as root.
+    // Ask in the user's name, on another thread: this one stays root.
     let asked = || become_it(user).and_then(|()| loopdev::file_system_of(device));
     let said = std::thread::scope(|scope| scope.spawn(asked).join().expect("what asks does not panic"));
     match said {
         Ok(number) if number == (mount.number.major, mount.number.minor) => Ok(()),
-        // A disk whose daemon is gone says nothing any more; that of another user says EACCES, and a file that is no disk's answers.
+        // A disk whose daemon is gone no longer answers. Another user's disk says EACCES, and a file that is no disk answers with its own
+        // file system.
         Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
         Ok(_) | Err(Errno::ACCESS) => Err(not_yours(path)),
         Err(Errno::NXIO) => Err(Refused::NotOurs { what: path.to_owned() }),
@@ -41,7 +42,7 @@ pub(super) fn is_on(device: &OwnedFd, path: &Path, mount: &Mount, user: FuseUser
     }
 }
 
-/// The open directory is the caller's, and on a file system for files.
+/// Checks that the open directory is the caller's, and on a file system for files.
 pub(super) fn own_directory(directory: &OwnedFd, caller: u32) -> Result<(), Refused> {
     let path = name_of(directory).unwrap_or_default();
     let facts = rustix::fs::fstat(directory).map_err(Refused::system("fstat", &path))?;
@@ -53,23 +54,23 @@ pub(super) fn own_directory(directory: &OwnedFd, caller: u32) -> Result<(), Refu
     if place::may_be_on(kind) { Ok(()) } else { Err(Refused::Unfit { what: path, kind }) }
 }
 
-/// A connected end of a socket pair, or of a Unix socket: the kernel's nbd client should talk to nobody else.
+/// Checks for a connected end of a socket pair, or of a Unix socket: the kernel's nbd client should talk to nothing else.
 pub(super) fn is_stream(fd: &OwnedFd) -> bool {
     sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
         && sockopt::socket_type(fd) == Ok(SocketType::STREAM)
 }
 
-/// What is open, as the kernel prints it.
+/// The path of what is open, as the kernel prints it.
 fn name_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     Process::own()?.link(format!("fd/{}", fd.as_raw_fd()))
 }
 
-/// This process goes on as the user, with root's capabilities. It has one thread, and one operation to do.
+/// Turns this process into the user's, with root's capabilities. It has one thread, and one operation to do.
 pub(super) fn become_user(user: FuseUser, backing: &Path) -> Result<(), Refused> {
     become_it(user).map_err(Refused::system("setresuid", backing))
 }
 
-/// The same of the calling thread.
+/// The same for the calling thread.
 fn become_it(user: FuseUser) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let sets = capabilities(None)?;
@@ -77,7 +78,7 @@ fn become_it(user: FuseUser) -> Result<(), Errno> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    // They stay permitted, and have to be taken up again.
+    // The capabilities stay permitted, but have to be made effective again.
     set_capabilities(None, sets)
 }
 
@@ -88,7 +89,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn only_ones_own_directory_is_mounted_on() {
+    fn mounts_only_on_the_callers_own_directory() {
         let directory = tempfile::tempdir().unwrap();
         let facts = rustix::fs::stat(directory.path()).unwrap();
         let opened = OwnedFd::from(File::open(directory.path()).unwrap());
@@ -98,9 +99,9 @@ mod tests {
         assert!(matches!(own_directory(&file, facts.st_uid), Err(Refused::NotYours { .. })));
     }
 
-    /// They are their user's, and who looks there expects the kernel's word.
+    /// They belong to their user, but programs that look there expect the kernel's word.
     #[test]
-    fn directories_of_processes_and_of_control_groups_are_not_mounted_on() {
+    fn refuses_to_mount_on_proc_and_cgroup_directories() {
         let opened = |path: &str| OwnedFd::from(File::open(path).unwrap());
         for path in ["/proc/self", "/proc/self/task", "/proc/thread-self/fdinfo", "/sys/kernel"] {
             let (directory, caller) = (opened(path), rustix::fs::stat(path).unwrap().st_uid);
@@ -109,9 +110,9 @@ mod tests {
         }
     }
 
-    /// Root's device over a file in a user's directory stays root's, also when a disk of the user's is mounted over that directory.
+    /// Root's device over a file in a user's directory stays root's, even when the user mounts a disk over that directory.
     #[test]
-    fn a_device_is_known_by_the_file_system_under_it_and_not_by_a_name() {
+    fn a_devices_owner_comes_from_its_file_system_not_its_name() {
         let directory = tempfile::tempdir().unwrap();
         let file = File::create(directory.path().join("disk")).unwrap();
         file.set_len(1 << 20).unwrap();
@@ -136,13 +137,13 @@ mod tests {
         losetup(&["--detach".as_ref(), path.as_ref()]);
         assert_eq!(there, Ok(()));
         assert!(matches!(elsewhere, Err(Refused::NotYours { .. })), "{elsewhere:?}");
-        // Nobody else's rights were changed by asking.
+        // Asking changed nobody else's rights.
         assert!(rustix::process::geteuid().is_root());
     }
 
-    /// What is decided about is the directory that was opened, whatever its name leads to by then.
+    /// The decision is about the directory that was opened, wherever its name leads by then.
     #[test]
-    fn a_directory_that_was_exchanged_for_a_link_is_still_the_one_that_was_opened() {
+    fn an_opened_directory_stays_itself_when_replaced_by_a_link() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mine");
         std::fs::create_dir(&path).unwrap();
@@ -151,7 +152,7 @@ mod tests {
         std::fs::rename(&path, directory.path().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("/etc", &path).unwrap();
         assert_eq!(own_directory(&opened, caller), Ok(()));
-        // And one that was opened through a link is what the link led to.
+        // A directory opened through a link is the link's target.
         let led = OwnedFd::from(File::open(&path).unwrap());
         assert!(matches!(own_directory(&led, caller + 1), Err(Refused::NotYours { .. })));
     }

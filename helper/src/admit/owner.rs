@@ -1,4 +1,4 @@
-//! Whose a block device is, decided from what the kernel has said.
+//! Decides whose a block device is from what the kernel has said.
 
 use crate::mountinfo::{self, FuseUser, Mount};
 use crate::{Identifier, Proof};
@@ -6,7 +6,7 @@ use holdall_kernel::DISK_FILE_NAME;
 use holdall_kernel::DISK_FS_TYPE;
 use std::path::Path;
 
-/// The user whose an nbd device with this identifier is, if it is one of ours.
+/// The user who owns the nbd device with this identifier, if it is one of ours.
 pub(super) fn user_of(identifier: &str) -> Option<u32> {
     identifier.parse().ok().map(|identifier: Identifier| identifier.user)
 }
@@ -18,12 +18,12 @@ pub(super) fn disk<'a>(backing: &Path, mounts: &'a [Mount]) -> Option<(&'a Mount
     Some((mount, mount.fuse_user?))
 }
 
-/// The user whose a device is, if it is anybody's.
+/// The user who owns a device, if anybody does.
 pub(super) fn owner(proof: &Proof, mounts: &[Mount]) -> Option<u32> {
     match proof {
         Proof::Identifier(identifier) => user_of(identifier),
         Proof::Backing(backing) => disk(backing, mounts).map(|(_, mounter)| mounter.uid),
-        // Its mount said whose it was.
+        // Only its mount said whose it was.
         Proof::Unmounted(_) => None,
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_whose_mount_it_lies_on() {
+    fn a_disk_belongs_to_the_user_who_mounted_it() {
         let mounts =
             [mount("/", "ext4", None), mount("/run/user/1000/holdall/disks/a", "fuse.holdall", Some(1000))];
         assert_eq!(owner("/run/user/1000/holdall/disks/a/disk", &mounts), Some(1000));
@@ -65,10 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_of_another_kind_or_under_another_one_proves_nothing() {
+    fn other_and_covered_mounts_prove_nothing() {
         assert_eq!(owner("/a/disk", &[mount("/a", "fuse.sshfs", Some(1000))]), None);
         assert_eq!(owner("/a/disk", &[mount("/a", "ext4", None)]), None);
-        // The last one is what is seen there.
+        // The last mount is the one that is seen there.
         let covered = [mount("/a", "fuse.holdall", Some(1000)), mount("/a", "fuse.holdall", Some(1001))];
         assert_eq!(owner("/a/disk", &covered), Some(1001));
         let covered = [mount("/a", "fuse.holdall", Some(1000)), mount("/a", "tmpfs", None)];
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_nbd_device_is_whose_identifier_it_has() {
+    fn an_nbd_device_belongs_to_the_user_in_its_identifier() {
         let nbd = |identifier: String| super::owner(&Proof::Identifier(identifier), &[]);
         assert_eq!(nbd(Identifier { drive: uuid::Uuid::from_u128(1), user: 1000 }.to_string()), Some(1000));
         assert_eq!(nbd("another program's".into()), None);

@@ -1,13 +1,13 @@
-//! On which file systems a drive may be mounted: on those that hold people's files.
+//! The file systems on which a drive may be mounted: those that hold people's files.
 //!
-//! That a directory is its user's is not enough. The kernel's own file systems have directories of users too: of their
-//! processes in proc, of the control groups that are delegated to them in cgroup, and whatever it will have next. Programs of root's
-//! look for the kernel's word there, and would find what somebody has put on a drive. So it is a list of what is allowed, as fusermount3 has
-//! one (CVE-2016-1572 is what there was without): what is not known is refused.
+//! It is not enough that the user owns the directory. The kernel's own file systems have directories of users too: those of their processes
+//! in proc, of the control groups delegated to them in cgroup, and of whatever the kernel adds next. Programs of root's look for the
+//! kernel's word there, and would find what somebody has put on a drive. So this is a list of what is allowed, like fusermount3's
+//! (CVE-2016-1572 is what happened without one): an unknown file system is refused.
 //!
 //! Source of the numbers: include/uapi/linux/magic.h, and the file systems' own headers.
 
-/// On a disk of this computer. Who owns a directory there is what was written there, with the right to.
+/// On a disk of this computer. The owner of a directory there was written by somebody who had the right to.
 const DISKS: [u32; 11] = [
     0xef53,      // ext2, ext3, ext4
     0x9123_683e, // btrfs
@@ -22,19 +22,19 @@ const DISKS: [u32; 11] = [
     0x7461_636f, // ocfs2
 ];
 
-/// In memory: /run/user, /tmp, a live system. /dev has this number too, and no directory of a user's but those in /dev/shm.
+/// In memory: /run/user, /tmp, a live system. /dev has this number too, but users own directories only below /dev/shm.
 const MEMORY: [u32; 1] = [
     0x0102_1994, // tmpfs
 ];
 
-/// Over one of the others: a container's root, a live system, an encrypted home directory. Only root puts one over something else.
+/// Over one of the others: a container's root, a live system, an encrypted home directory. Only root can put one over something else.
 const LAYERS: [u32; 3] = [
     0x794c_7630, // overlay
     0xf15f,      // ecryptfs
     0x6175_6673, // aufs
 ];
 
-/// On a medium that was plugged in, where all is said to be its user's. Nobody but that user relies on what is there.
+/// On a removable medium, where every file counts as its user's. Nobody but that user relies on what is there.
 const MEDIA: [u32; 5] = [
     0x4d44,      // vfat
     0x2011_bab0, // exfat
@@ -43,7 +43,8 @@ const MEDIA: [u32; 5] = [
     0x482b,      // hfsplus
 ];
 
-/// On a server, or the host of a virtual machine: home directories are. What a server says of owners is believed by whoever mounted it.
+/// On a server, or on the host of a virtual machine, as home directories are. Root mounted it, and so trusts what the server says about
+/// owners.
 const SERVERS: [u32; 7] = [
     0x6969,      // nfs
     0xff53_4d42, // cifs
@@ -54,13 +55,13 @@ const SERVERS: [u32; 7] = [
     0x0116_1970, // gfs2
 ];
 
-/// Made by a program: mergerfs, GlusterFS, virtiofs, NTFS by ntfs-3g. It shows its own files and nothing of the kernel's. That of a user
-/// answers root only where an administrator has allowed that (`user_allow_other`), and is refused before it comes to this.
+/// Made by a program: mergerfs, GlusterFS, virtiofs, NTFS by ntfs-3g. It shows its own files and nothing of the kernel's. A user's own
+/// answers root only where an administrator has allowed that (`user_allow_other`); otherwise it is refused before this check.
 const PROGRAMS: [u32; 1] = [
     0x6573_5546, // fuse
 ];
 
-/// Whether a file system with this magic number is one of them.
+/// Whether a drive may be on a file system with this magic number.
 pub(super) fn may_be_on(kind: u32) -> bool {
     let known: [&[u32]; 6] = [&DISKS, &MEMORY, &LAYERS, &MEDIA, &SERVERS, &PROGRAMS];
     known.iter().any(|kinds| kinds.contains(&kind))
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_have_their_files_there() {
+    fn file_systems_for_files_are_allowed() {
         for kind in [
             libc::EXT4_SUPER_MAGIC as u32,
             libc::BTRFS_SUPER_MAGIC as u32,
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_are_refused_and_so_is_what_nobody_knows() {
+    fn kernel_and_unknown_file_systems_are_refused() {
         for kind in [
             libc::PROC_SUPER_MAGIC as u32,
             libc::SYSFS_MAGIC as u32,

@@ -1,18 +1,18 @@
-//! For whom processes run at this moment: nobody gets more than a share, and with none the helper may end.
+//! Counts the processes that run for each user now: nobody gets more than a share, and with none the helper may end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Of one user: 64 drives that are all frozen at once, and something beside.
+/// For one user: 64 drives that are all frozen at once, and some more.
 const PROCESSES_MAX: usize = 96;
 
-/// How many processes run for whom.
+/// How many processes run for each user.
 #[derive(Clone, Debug)]
 pub(super) struct Callers(Arc<watch::Sender<BTreeMap<u32, usize>>>);
 
-/// One of them, until it is dropped.
+/// One process's share, held until dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     callers: Callers,
@@ -26,7 +26,7 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// A process more for the user; `None` if there are as many as one may have.
+    /// Counts one more process for the user; `None` if the user already has the most allowed.
     pub(super) fn enter(&self, uid: u32) -> Option<Share> {
         let entered = self.0.send_if_modified(|running| {
             let number = running.entry(uid).or_default();
@@ -37,10 +37,10 @@ impl Callers {
         entered.then(|| Share { callers: self.clone(), uid })
     }
 
-    /// Waits until there has been nothing to do for `time`.
+    /// Waits until there was nothing to do for `time`.
     pub(super) async fn idle(&self, time: Duration) {
         let mut running = self.0.subscribe();
-        // The sender is ours, so these do not fail.
+        // The sender is ours, so these calls do not fail.
         loop {
             let _ = running.wait_for(BTreeMap::is_empty).await;
             let busy = running.wait_for(|running| !running.is_empty());
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_cannot_take_the_room_of_another() {
+    fn one_user_cannot_use_up_another_users_share() {
         let callers = Callers::default();
         let mut shares: Vec<_> = (0..PROCESSES_MAX).map(|_| callers.enter(1000).unwrap()).collect();
         assert!(callers.enter(1000).is_none());

@@ -14,14 +14,14 @@ use zbus::message::{Flags, Header};
 use zbus::names::BusName;
 use zbus::{Connection, zvariant};
 
-/// The longest text of an operation: two paths of the longest kind, written as JSON. It fits into a socket's buffer, so that
-/// handing it on does not wait.
+/// The longest text of an operation: two paths of the greatest length, written as JSON. It fits into a socket's buffer, so that handing it
+/// over does not wait.
 const OPERATION_BYTES_MAX: usize = 32 << 10;
 
-/// The most descriptors of an operation: an nbd device's sockets.
+/// The most descriptors an operation may bring: an nbd device's sockets.
 const FDS_MAX: usize = holdall_kernel::nbd::SOCKETS_MAX;
 
-/// The longest that an operation may take: a check of a large file system.
+/// The longest deadline of an operation: a check of a large file system.
 const DEADLINE_MS_MAX: u64 = 12 * 3600 * 1000;
 
 /// Serves [`NAME`].
@@ -38,9 +38,9 @@ pub(super) enum PerformError {
     ZBus(zbus::Error),
     /// polkit says no.
     NotAuthorized(String),
-    /// It is no operation of this version's.
+    /// This version knows no such operation.
     NotUnderstood(String),
-    /// The user has too many under way.
+    /// The user has too many operations under way.
     TooMany(String),
     /// No process could be started for it.
     NotStarted(String),
@@ -54,7 +54,7 @@ impl Perform {
 
 #[zbus::interface(name = "org.holdall.Helper1")]
 impl Perform {
-    /// Begins an operation: see [`privileged::helper`].
+    /// Begins an operation: see [`crate::helper`].
     async fn perform(
         &self,
         #[zbus(connection)] connection: &Connection,
@@ -71,7 +71,7 @@ impl Perform {
         let operation: Privileged = serde_json::from_str(&operation).map_err(|error| {
             not_understood(&format!("this version of the helper does not know it: {error}"))
         })?;
-        // The bus's word, never the message's.
+        // The uid comes from the bus, never from the message.
         let bus = zbus::fdo::DBusProxy::new(connection).await?;
         let uid =
             bus.get_connection_unix_user(BusName::from(sender.clone())).await.map_err(zbus::Error::from)?;
@@ -99,7 +99,7 @@ fn refusal(action: Action, uid: u32) -> String {
     format!("polkit does not allow it to user {uid} in this session (the action {})", action.id())
 }
 
-/// Starts a process and hands it the operation; gives the socket at which it answers, and it.
+/// Starts a process and hands it the operation; returns the socket on which it answers, and its pidfd.
 fn begin(
     operation: Privileged,
     uid: u32,
@@ -120,7 +120,7 @@ fn begin(
     Ok((socket, process))
 }
 
-/// The share is given back when the process has ended.
+/// Releases the share when the process has ended.
 async fn collect(mut child: Child, share: Share) {
     if let Err(error) = child.wait().await {
         let _ = writeln!(io::stderr(), "{NAME}: a process cannot be waited for: {error}");

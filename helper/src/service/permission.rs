@@ -1,18 +1,18 @@
-//! Which action of polkit's an operation is, and whether polkit allows it.
+//! Which polkit action an operation needs, and whether polkit allows it.
 
 use crate::Privileged;
 use std::collections::HashMap;
 use zbus::zvariant::Value;
 use zbus::{Connection, Proxy};
 
-/// An action, as packaging/polkit describes it to administrators.
+/// An action; packaging/polkit describes it to administrators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// A new block device.
     Attach,
-    /// A file system made, mended or mounted.
+    /// To make, repair or mount a file system.
     Mount,
-    /// What is done to what one has already, down to giving it back. It must be possible when the session has ended.
+    /// To work on one's own devices and mounts, and to detach and unmount them. This must be possible after the session has ended.
     Manage,
 }
 
@@ -50,8 +50,8 @@ impl Action {
     }
 }
 
-/// What polkit's answer means, or that there is none: what one has may be given back also while the computer shuts down and polkit has
-/// ended before the drives are closed. Whose it is has still to be proved.
+/// Decides by polkit's answer. Without an answer users may still manage and detach what they have: while the computer shuts down, polkit
+/// ends before the drives are closed. They still have to prove that it is theirs.
 pub(super) fn decide(action: Action, answer: zbus::Result<bool>) -> zbus::Result<bool> {
     match (action, answer) {
         (Action::Manage, Err(_)) => Ok(true),
@@ -59,7 +59,7 @@ pub(super) fn decide(action: Action, answer: zbus::Result<bool>) -> zbus::Result
     }
 }
 
-/// Whether polkit lets the bus name's process have it done. `may_ask`: an agent may ask for a password meanwhile.
+/// Whether polkit allows the action to the process behind the bus name. `may_ask`: an agent may ask for a password.
 pub(super) async fn is_allowed(
     connection: &Connection,
     caller: &str,
@@ -72,7 +72,7 @@ pub(super) async fn is_allowed(
         "/org/freedesktop/PolicyKit1/Authority",
         "org.freedesktop.PolicyKit1.Authority",
     );
-    // The bus knows which process that is; a number could be another's by now.
+    // The bus knows which process that is; a process number may have been reused.
     let subject = ("system-bus-name", HashMap::from([("name", Value::from(caller))]));
     let details: HashMap<&str, &str> = HashMap::new();
     let arguments = (subject, action.id(), details, u32::from(may_ask), "");
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_polkit_nothing_begins_and_what_there_is_can_end() {
+    fn without_polkit_drives_can_close_but_not_open() {
         let silence = || Err(zbus::Error::Failure("no polkit".into()));
         assert!(decide(Action::Attach, silence()).is_err() && decide(Action::Mount, silence()).is_err());
         assert!(matches!(decide(Action::Manage, silence()), Ok(true)));
