@@ -1,8 +1,8 @@
 //! What to do about a failure, as data: which command, on which drive, at which store.
 //!
-//! Whoever finds a failure names the actions. The command line renders them as sentences with commands that can be pasted into a
-//! shell ([`Actions`] does), and the pages as sentences with links (`holdall_gui::advice`). A drive's name is never looked for in
-//! a text, so no name can be taken for one.
+//! The code that finds a failure names the actions. The command line shows them as sentences with commands that can be pasted into a shell
+//! ([`Actions`] does that), and the pages as sentences with links (`holdall_gui::advice`). Nothing ever searches a text for a drive's name,
+//! so no other word can be taken for one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,16 +15,16 @@ pub use words::quoted;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Action {
-    /// Sentences that are right on a terminal and on a page.
+    /// Sentences that fit a terminal and a page.
     Tell {
-        /// They.
+        /// The sentences.
         text: String,
     },
     /// Run a command of the system.
     Run {
-        /// Its words.
+        /// The command and its arguments.
         argv: Vec<String>,
-        /// Whether it takes root's rights.
+        /// Whether it needs root's rights.
         as_root: bool,
     },
     /// Open the drive.
@@ -32,7 +32,7 @@ pub enum Action {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Open the drive only to look at it.
+    /// Open the drive read-only.
     OpenReadOnly {
         /// The drive's name.
         drive: Option<String>,
@@ -42,7 +42,7 @@ pub enum Action {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Open the store's version, and set aside what only this computer has.
+    /// Open the store's version, and set aside the changes that only this computer has.
     SetAside {
         /// The drive's name.
         drive: Option<String>,
@@ -51,7 +51,7 @@ pub enum Action {
     Close {
         /// The drive's name.
         drive: Option<String>,
-        /// Until everything is uploaded.
+        /// Wait until everything is uploaded.
         wait: bool,
     },
     /// End the program that serves the drive.
@@ -74,7 +74,7 @@ pub enum Action {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Pause one drive instead of all.
+    /// Pause one drive instead of all drives.
     Pause {
         /// The drive's name.
         drive: Option<String>,
@@ -94,19 +94,19 @@ pub enum Action {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Remove the drive from this computer with changes that are nowhere else.
+    /// Remove the drive from this computer, with changes that exist nowhere else.
     DiscardUnsent {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Use the drive that is at a store.
+    /// Add the drive that is at a store.
     Add {
-        /// The name that it is to have here.
+        /// The name that it will have here.
         drive: Option<String>,
         /// The store's address.
         store: Option<String>,
     },
-    /// Use the drive at the store that it has moved to.
+    /// Use the drive from the store to which it has moved.
     Follow {
         /// The drive's name.
         drive: Option<String>,
@@ -115,7 +115,7 @@ pub enum Action {
     },
     /// Create a drive at a store.
     Create {
-        /// The name that it is to have.
+        /// The name that it will have.
         drive: Option<String>,
         /// The store's address.
         store: Option<String>,
@@ -136,7 +136,7 @@ pub enum Action {
     },
     /// Unlock the keyring.
     UnlockKeyring,
-    /// Compare the store with what it should be, and bring back what it says of the drive.
+    /// Check that the store is the right one, and restore its family.json from a backup.
     RestoreFamily {
         /// The store's address.
         store: Option<String>,
@@ -146,48 +146,48 @@ pub enum Action {
         /// The store's address.
         store: Option<String>,
     },
-    /// Bring back what the store had.
+    /// Restore the store's contents.
     RestoreStore {
         /// The store's address.
         store: Option<String>,
     },
-    /// Ask who runs the store.
+    /// Ask the operator of the store.
     AskOperator,
-    /// See how everything is.
+    /// See the status of everything.
     Status,
-    /// See how a drive is.
+    /// See the status of a drive.
     DriveStatus {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// See what is always kept here.
+    /// See what is always kept on this computer.
     Pins {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Keep a path no longer.
+    /// Stop keeping a path on this computer.
     Unpin {
         /// The path.
         path: String,
     },
-    /// Keep the drive as a whole no longer.
+    /// Stop keeping the whole drive on this computer.
     UnpinDrive {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Keep the drive as a whole.
+    /// Keep the whole drive on this computer.
     PinDrive {
         /// The drive's name.
         drive: Option<String>,
     },
     /// Give the cache more space.
     GrowCache {
-        /// At least so much, as the command line takes it; null where that is not known.
+        /// The least size, as the command line takes it; null where that is not known.
         size: Option<String>,
     },
     /// See the limits.
     Limits,
-    /// Let programs that read much run at full speed.
+    /// Let programs that read many files run at full speed.
     Indexers,
     /// Wait longer for a file, or for less of it.
     WaitLonger,
@@ -206,7 +206,7 @@ pub enum Action {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Open the drive until its replica is up to date.
+    /// Open the drive and wait until its replica is up to date.
     AwaitReplica {
         /// The drive's name.
         drive: Option<String>,
@@ -232,24 +232,24 @@ pub enum Action {
         /// The replica's address.
         replica: Option<String>,
     },
-    /// The same, where the drive's store is lost for good with what the replica lacks.
+    /// The same, where the drive's store is lost for good, along with what the replica lacks.
     PromoteWithLoss {
         /// The drive's name.
         drive: Option<String>,
         /// The replica's address.
         replica: Option<String>,
     },
-    /// Look for problems of this computer.
+    /// Look for problems on this computer.
     Doctor,
-    /// Take down what is left on this computer.
+    /// Remove what is left over on this computer.
     Repair,
     /// Start the background service again.
     Restart,
-    /// Open the pages' address.
+    /// Open the address of the pages.
     Web,
-    /// Read how a command is used.
+    /// Read how to use a command.
     Help {
-        /// Its words behind `holdall`.
+        /// The words after `holdall`.
         command: Vec<String>,
     },
     /// Set a proxy by its address.
@@ -258,48 +258,48 @@ pub enum Action {
     ProxyLogin,
     /// Give the drive's passphrase or its recovery key.
     GiveSecret,
-    /// Leave the passphrase out of a drive that is not encrypted.
+    /// Leave out the passphrase: the drive is not encrypted.
     LeaveOutSecret,
-    /// Use a store that is for one computer at a time.
+    /// Accept a store that is for one computer at a time.
     AcceptWeakStore,
-    /// Use a replica without what it lacks.
+    /// Accept a replica without what it lacks.
     AcceptLoss,
-    /// Use a replica beside the drive, as a second one.
+    /// Use the replica as a second drive, next to the original.
     AcceptSecond,
-    /// Give changes up that are nowhere else, in this request.
+    /// Allow this request to discard changes that exist nowhere else.
     AcceptUnsentLoss,
-    /// Use a folder that is kept in sync, on one computer alone.
+    /// Use a folder that other software keeps in sync, on one computer only.
     AcceptSyncedFolder,
-    /// Make the drive in a directory of its own, below a place where others have files.
+    /// Create the drive in a directory of its own, below a place with other people's files.
     UseSubdirectory {
         /// The drive's name.
         drive: Option<String>,
-        /// That directory's address.
+        /// The address of that directory.
         store: Option<String>,
     },
-    /// Make the drive beside files of others.
+    /// Create the drive next to other people's files.
     AcceptOthers,
-    /// Keep credentials that were not tried.
+    /// Keep credentials without testing them.
     KeepUntried,
-    /// Let others reach what is served.
+    /// Let other computers reach what is served.
     AcceptExposure,
     /// Open the drive for writing.
     OpenWritable {
         /// The drive's name.
         drive: Option<String>,
     },
-    /// Say which of several drives of a store.
+    /// Say which of a store's drives is meant.
     ChooseDrive {
         /// Their names.
         names: Vec<String>,
     },
-    /// Use the credentials that are kept.
+    /// Use the saved credentials.
     UseKept,
     /// Say where to mount.
     ChooseMountPoint,
 }
 
-/// The field of an action that says which drive is meant.
+/// The field of an action that names the drive.
 macro_rules! of_drive {
     ($action:expr) => {
         match $action {
@@ -375,7 +375,7 @@ macro_rules! of_drive {
     };
 }
 
-/// The field of an action that says which store is meant.
+/// The field of an action that names the store.
 macro_rules! of_store {
     ($action:expr) => {
         match $action {
@@ -452,7 +452,7 @@ macro_rules! of_store {
 }
 
 impl Action {
-    /// Words.
+    /// A text.
     pub fn tell(text: impl Into<String>) -> Self {
         Action::Tell { text: text.into() }
     }
@@ -462,7 +462,7 @@ impl Action {
         Action::Run { argv: argv.iter().map(|&word| word.to_owned()).collect(), as_root: false }
     }
 
-    /// A command of the system that takes root's rights.
+    /// A command of the system that needs root's rights.
     pub fn run_as_root(argv: &[&str]) -> Self {
         Action::Run { argv: argv.iter().map(|&word| word.to_owned()).collect(), as_root: true }
     }
@@ -472,7 +472,7 @@ impl Action {
         Action::Help { command: command.iter().map(|&word| word.to_owned()).collect() }
     }
 
-    /// Every kind of action, for whoever has to know them all.
+    /// One sample of every kind of action, for code that has to know them all.
     pub fn samples() -> Vec<Self> {
         vec![
             Action::Tell { text: "Try again.".to_owned() },
@@ -547,12 +547,12 @@ impl Action {
         ]
     }
 
-    /// The drive that is meant, where that is known.
+    /// The drive that the action is about, where that is known.
     pub fn drive(&self) -> Option<&str> {
         of_drive!(self).and_then(|drive| drive.as_deref())
     }
 
-    /// Says which drive and which store are meant, where that was not known.
+    /// Fills in the drive and the store, where they were not known.
     pub fn about(mut self, drive: Option<&str>, store: Option<&str>) -> Self {
         let known = |field: &mut Option<String>, value: Option<&str>| {
             *field = field.take().or_else(|| value.map(str::to_owned));
@@ -567,7 +567,7 @@ impl Action {
     }
 }
 
-/// What to do, one after the other.
+/// What to do, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions(pub Vec<Action>);
 
@@ -620,10 +620,10 @@ impl<const N: usize> From<[Action; N]> for Actions {
 pub struct Step {
     /// What to do.
     pub text: String,
-    /// Where that is done.
+    /// The page on which to do it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Screen>,
-    /// What does it, where no page can.
+    /// The command that does it, where no page can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -634,12 +634,12 @@ pub struct Step {
 pub enum Screen {
     /// All drives.
     Drives,
-    /// A drive's.
+    /// One drive.
     Drive {
         /// Its name.
         name: String,
     },
-    /// What is kept offline.
+    /// The files that are kept offline.
     Keep {
         /// The drive's name.
         name: Option<String>,

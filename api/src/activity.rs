@@ -1,4 +1,4 @@
-//! What has happened, newest first, over restarts of the daemon.
+//! What has happened, newest first, across restarts of the daemon.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListActivity {
-    /// Only rows before this one.
+    /// Only rows with a lower id than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
-    /// At most so many; without, 100. 1,000 is the most.
+    /// How many rows to list; 100 if left out, 1,000 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Only of this drive.
+    /// Only rows of this drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// Only of this kind.
+    /// Only rows of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ActivityKind>,
 }
 
-/// Something that has happened.
+/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActivityRow {
-    /// Later ones have higher numbers.
+    /// Later rows have higher numbers.
     pub id: u64,
-    /// When.
+    /// When it happened.
     pub at: String,
     /// The drive that it is about.
     pub drive: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: ActivityKind,
     /// What happened, for people.
     pub message: String,
 }
 
-/// Kinds of what happens.
+/// Kinds of activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivityKind {
@@ -46,18 +46,18 @@ pub enum ActivityKind {
     Closed,
     /// All changes of a drive are in the store.
     Uploaded,
-    /// What no version of a drive needs was deleted from its store.
+    /// Data that no version of a drive needs was deleted from its store.
     Collected,
-    /// A snapshot was taken, or is kept no more.
+    /// A snapshot was taken or deleted.
     Snapshot,
-    /// Something is always kept here, or no more, or all of it is here.
+    /// Files were pinned or unpinned, or all of a pin is here now.
     Pin,
-    /// Another device has taken a drive over, and this one's changes are a fork.
+    /// Another device took a drive over, and this device's changes became a fork.
     Conflict,
-    /// The store went away, or came back.
+    /// The store became unreachable, or reachable again.
     Network,
-    /// A drive needs a person.
+    /// A drive needs a person's attention.
     Attention,
-    /// A drive was added, or removed.
+    /// A drive was added or removed.
     Drive,
 }

@@ -1,21 +1,21 @@
-//! What somebody who is asked for help wants to see.
+//! The support report: what a helper needs to see.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Texts about this computer's drives, without secrets: names of drives and devices, addresses of stores without who logs in
-/// there, versions, states, and the end of the log.
+/// Texts about this computer's drives, without secrets: names of drives and devices, addresses of stores without logins, versions, states,
+/// and the end of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnostics {
-    /// Each as a text.
+    /// The texts.
     pub files: Vec<DiagnosticFile>,
 }
 
 /// One text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiagnosticFile {
-    /// What it is called.
+    /// The name of the text.
     pub name: String,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }

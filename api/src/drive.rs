@@ -1,11 +1,11 @@
-//! What is asked of a drive as a whole, and what is answered.
+//! Requests about a drive as a whole, and their answers.
 
 use super::{DriveStatus, Fork, Holder, StoreCredentials, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What unlocks a family.
+/// The secrets that unlock a family.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Secrets {
     /// The passphrase.
@@ -17,78 +17,77 @@ pub struct Secrets {
 }
 
 impl fmt::Debug for Secrets {
-    /// Says nothing.
+    /// Shows nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("secrets")
     }
 }
 
-/// Makes a drive.
+/// Creates a drive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// Its name on this device.
     pub name: String,
-    /// Where its data lives.
+    /// Where its data is stored.
     pub store: String,
-    /// Its size; without, 1 TiB. A drive takes only the space that its files use, and can be grown.
+    /// Its size; 1 TiB if left out. A drive takes only the space that its files use, and can be grown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Whether what is stored is encrypted; then a passphrase is needed.
+    /// Whether to encrypt what is stored; this needs a passphrase.
     pub encrypt: bool,
     /// The passphrase.
     #[serde(default)]
     pub secrets: Secrets,
-    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    /// Credentials of the store, to be saved; if left out, the saved ones are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
-    /// The weakest promise of a store that will do.
+    /// The weakest store mode to accept.
     #[serde(default = "claim_will_do")]
     pub weakest: StoreMode,
-    /// Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive.
+    /// Whether to accept a directory that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers could then take the drive at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_synced_folder: bool,
-    /// Whether a place will do where others have files.
+    /// Whether to accept a place where others have files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside_others: bool,
 }
 
-/// Of two devices that write at once never two win, which is what a drive promises.
+/// A drive promises that of two devices that write at once never both win.
 pub(crate) fn claim_will_do() -> StoreMode {
     StoreMode::Claim
 }
 
-/// Makes a drive that exists already known on this device.
+/// Makes an existing drive known on this device.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
     /// Its name on this device.
     pub name: String,
-    /// Where its data lives.
+    /// Where its data is stored.
     pub store: String,
-    /// Which of the drives in the store: its name there, or its identity. Without, the one that has the name `name`, or the
-    /// only one that is no fork.
+    /// Which of the drives in the store: its name there, or its UUID. If left out, the drive named `name`, or the only one that is no fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// What unlocks it, if it is encrypted.
+    /// The secrets that unlock it, if it is encrypted.
     #[serde(default)]
     pub secrets: Secrets,
-    /// Credentials of the store, to be kept; without, those that are kept already are used.
+    /// Credentials of the store, to be saved; if left out, the saved ones are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
 
-/// A drive that is known now.
+/// A drive that is now known on this device.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
-    /// Its identity.
+    /// Its UUID.
     pub uuid: String,
     /// What the store can do.
     pub store_mode: StoreMode,
     /// Whether the drive is encrypted. If not, anyone who can read the store can read the files.
     pub encrypted: bool,
-    /// Its size, where it was made now.
+    /// Its size, if it was created by this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// The recovery key, told once, when an encrypted drive is made.
+    /// The recovery key, shown only once, when an encrypted drive is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_key: Option<String>,
 }
@@ -96,33 +95,32 @@ pub struct Created {
 /// Opens a drive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Open {
-    /// Where to mount it: an absolute path, or one that begins with `~/`; without, where that was said last,
-    /// or `~/Holdall/NAME`.
+    /// Where to mount it: an absolute path, or one that begins with `~/`. If left out, the last mount point given, or `~/Holdall/NAME`.
     #[serde(default)]
     pub at: Option<String>,
     /// How to attach it.
     #[serde(default)]
     pub attach: AttachMode,
-    /// Only look; nothing in the store changes.
+    /// Open it read-only; nothing in the store changes.
     #[serde(default)]
     pub read_only: bool,
-    /// The version under this label (only to look at).
+    /// The version with this label (read-only).
     #[serde(default)]
     pub snapshot: Option<String>,
-    /// Take it even if another device has it. What that one has not uploaded becomes a fork.
+    /// Take it even if another device has it. Changes which that device has not uploaded become a fork.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take_over: bool,
-    /// The holder from which a person agreed to take the drive. If it is another one by now, nothing is taken, and the failure (`held`)
-    /// names that one.
+    /// Take it over only from this holder, which was shown to the user. If another holder has it by now, the request fails with
+    /// `held`, which names that holder, and nothing is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub take_over_from: Option<TakeOverFrom>,
-    /// Open the store's version although it lacks changes that this device has seen (`diverged`). What only this device has is set
-    /// aside, and kept.
+    /// Open the store's version although it lacks changes that this device has seen (`diverged`). Changes that only this device has are set
+    /// aside and kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub set_aside: bool,
 }
 
-/// The holder of a drive as a person has seen it.
+/// The holder of a drive, as it was shown to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TakeOverFrom {
@@ -132,11 +130,11 @@ pub struct TakeOverFrom {
     pub epoch: u64,
 }
 
-/// How the kernel gets at a drive.
+/// How to attach a drive to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttachMode {
-    /// nbd where the kernel has it, else loop.
+    /// nbd where the kernel has it, otherwise loop.
     #[default]
     Auto,
     /// The kernel's NBD client.
@@ -148,7 +146,7 @@ pub enum AttachMode {
 /// An open drive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
-    /// Whether it was open before, as asked for. Then nothing was changed.
+    /// Whether it was already open as requested. Then nothing was changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already: bool,
     /// The block device.
@@ -157,21 +155,21 @@ pub struct Opened {
     pub mountpoint: String,
     /// How it is attached: "nbd" or "loop".
     pub attach: AttachMode,
-    /// The writer's generation; 0 for a version that is only looked at.
+    /// The writer's generation; 0 for a version opened read-only.
     pub epoch: u64,
     /// The version that was opened.
     pub root: String,
-    /// Why it is open only to look at, where writing was asked for.
+    /// Why it is open read-only although writing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_because: Option<String>,
-    /// Why it was opened without its store: what is written stays on this computer until the store is back. If another
-    /// device has written to the drive by then, both versions are kept.
+    /// Why it was opened without its store. Changes then stay on this computer until the store is back. If another device has written to
+    /// the drive by then, both versions are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_because: Option<String>,
-    /// Who had it, where it was taken over.
+    /// The holder from which it was taken over.
     #[serde(default)]
     pub took_over: Option<Holder>,
-    /// Forks of it that this device has.
+    /// Its forks that this device has.
     #[serde(default)]
     pub forks: Vec<Fork>,
 }
@@ -187,10 +185,10 @@ pub struct Close {
 /// A closed drive.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Closed {
-    /// How it is now.
+    /// Its status now.
     #[serde(flatten)]
     pub drive: DriveStatus,
-    /// Whether it was closed before. Then nothing was changed.
+    /// Whether it was already closed. Then nothing was changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already: bool,
 }
@@ -198,13 +196,13 @@ pub struct Closed {
 /// A version that is in the store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Synced {
-    /// Name of its root.
+    /// The name of its root.
     pub root: String,
     /// BLAKE3 of the root object, in hex.
     pub root_hash: String,
     /// The writer's generation.
     pub epoch: u64,
-    /// The last journal record that it contains.
+    /// The LSN of the last journal record that it contains.
     pub lsn: u64,
 }
 
@@ -218,29 +216,29 @@ pub struct Resize {
 /// Changes the passphrase.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Passphrase {
-    /// The new one.
+    /// The new passphrase.
     pub new_passphrase: String,
 }
 
 impl fmt::Debug for Passphrase {
-    /// Says nothing.
+    /// Shows nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a passphrase")
     }
 }
 
-/// A recovery key, told once.
+/// A recovery key, shown only once.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryKey {
-    /// It opens the drive when the passphrase is lost.
+    /// The key. It opens the drive when the passphrase is lost.
     pub recovery_key: String,
-    /// Whether the former one could not be taken away, and still opens it.
+    /// Whether the old key could not be revoked, and still opens the drive.
     #[serde(default)]
     pub former_stays: bool,
 }
 
 impl fmt::Debug for RecoveryKey {
-    /// Says nothing.
+    /// Shows nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a recovery key")
     }
@@ -252,21 +250,21 @@ pub struct Remove {
     /// Delete its data in the store too.
     #[serde(default)]
     pub delete_data: bool,
-    /// Give up changes that are only on this device.
+    /// Discard changes that are only on this device.
     #[serde(default)]
     pub discard_unsent: bool,
 }
 
-/// What became of a drive that was removed.
+/// The result of removing a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
-    /// What its store still has of it and of its family, for people; null where nothing was to be deleted there.
+    /// What its store still has of the drive and its family, for people; null where nothing was to be deleted there.
     pub left: Option<String>,
     /// What to do there next.
     pub action: Option<String>,
 }
 
-/// Serves a drive by NBD, without attaching it.
+/// Serves a drive over NBD, without attaching it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Serve {
     /// On this Unix socket ...
@@ -275,7 +273,7 @@ pub struct Serve {
     /// ... or on this TCP address.
     #[serde(default)]
     pub tcp: Option<String>,
-    /// Allow addresses beyond loopback: whoever reaches them can read and write the drive.
+    /// Allow addresses beyond loopback: anyone who can reach them can read and write the drive.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -283,6 +281,6 @@ pub struct Serve {
 /// A drive that is being served.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Served {
-    /// Where: an NBD URI.
+    /// The NBD URI.
     pub uri: String,
 }

@@ -1,4 +1,4 @@
-//! What is in a folder of a drive, and how far it is on this device.
+//! The contents of a folder of a drive, and how much of it is on this device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListFolder {
-    /// Relative to the root of the drive, which is "." or nothing.
+    /// Its path relative to the drive's root; the root is "." or empty.
     #[serde(default)]
     pub path: String,
 }
 
-/// What is in a folder: one level of it.
+/// One entry of a folder. Folders below it are not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FolderEntry {
-    /// Its name. What is not UTF-8 in it is shown as U+FFFD.
+    /// Its name. Bytes that are not UTF-8 are shown as U+FFFD.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
-    /// Bytes that a file takes on the drive. Of a folder 0: what is below it is not looked at.
+    /// Bytes that a file takes on the drive; 0 for a folder, because its contents are not read.
     pub bytes: u64,
-    /// Bytes of them that are on this device.
+    /// How many of these bytes are on this device.
     pub local_bytes: u64,
-    /// How it is. Of a folder it is `always_keep` where all of it is pinned, `partly` where something below it is, else
-    /// `null`: what is below it is not looked at.
+    /// Its state. A folder is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
+    /// contents are not read.
     pub state: Option<EntryState>,
     /// The pin that keeps it: a path relative to the drive's root, or "" for the whole drive.
     pub pinned_by: Option<String>,
 }
 
-/// What is in folders. Other things, such as links and sockets, are not listed: nothing of theirs can be kept.
+/// The kinds of entries. Others, such as links and sockets, are not listed: they have nothing that could be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -40,13 +40,13 @@ pub enum EntryKind {
     File,
 }
 
-/// How far something is on this device.
+/// How much of an entry is on this device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryState {
     /// None of it is here.
     OnlineOnly,
-    /// All of it is here, and may go when the room is needed.
+    /// All of it is here, and can be evicted when space is needed.
     Available,
     /// It is pinned.
     AlwaysKeep,

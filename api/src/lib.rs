@@ -1,17 +1,16 @@
-//! What the daemon and its clients say to each other: JSON over HTTP on a Unix socket.
+//! The messages between the daemon and its clients: JSON over HTTP on a Unix socket.
 //!
-//! The socket is `daemon.sock` in the runtime directory, which only its owner can enter. `holdall daemon openapi` prints
-//! the requests and these types as an OpenAPI document, as GET /v1/openapi.json does.
+//! The socket is `daemon.sock` in the runtime directory, which only its owner can enter. `holdall daemon openapi` prints the requests and
+//! these types as an OpenAPI document, as GET /v1/openapi.json does.
 //!
-//! A GET answers with one JSON document. What does something (POST, DELETE) answers with newline-delimited JSON: any
-//! number of [`Line::Progress`], then one [`Line::Result`] or [`Line::Error`]. What is refused before it began is a
-//! [`Failure`] with its HTTP status.
+//! A GET answers with one JSON document. A request that acts (POST, DELETE) answers with newline-delimited JSON: any number of
+//! [`Line::Progress`], then one [`Line::Result`] or [`Line::Error`]. A request that is refused before it began gets a [`Failure`] with its
+//! HTTP status.
 //!
-//! **Closing the connection** of a request does not stop what would be left half done: that goes on to its end. It ends
-//! the wait for the store: what is uploaded goes on in the background, what is only read (a check) ends, and what is
-//! served by NBD ends.
+//! **Closing the connection** of a request does not stop work that would be left half done: it continues to its end. Only waiting for the
+//! store ends: uploads continue in the background, and work that only reads (a check) and serving over NBD end.
 
-// They panic where nobody can be told, such as a log on a disk that is full.
+// print! panics where it cannot write, for example to a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 use schemars::JsonSchema;
@@ -52,28 +51,28 @@ pub use web::*;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// How far it is.
+    /// How far the work is.
     Progress(Progress),
-    /// It is done. The value's shape depends on the request.
+    /// The work is done. The shape of the value depends on the request.
     Result(serde_json::Value),
-    /// It failed.
+    /// The work failed.
     Error(Failure),
 }
 
 /// How far a long operation is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
-    /// What is being done, for people: "Uploading", "Checking objects".
+    /// The current work, for people: "Uploading", "Checking objects".
     pub stage: String,
-    /// So much of it.
+    /// How much of it is done.
     pub done: u64,
-    /// Of so much; 0 where that is not known.
+    /// How much there is in total; 0 where that is not known.
     pub total: u64,
     /// What is counted.
     pub unit: Unit,
 }
 
-/// What a progress counts.
+/// The unit of a progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -83,36 +82,36 @@ pub enum Unit {
     Items,
 }
 
-/// Why a request failed: the cause, what it means for one's data, and what to do.
+/// Why a request failed: the cause, what it means for the user's data, and what to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// Stable, for programs.
     pub code: Code,
-    /// The cause, one sentence.
+    /// The cause, as one sentence.
     pub message: String,
     /// What it means for the data.
     pub consequence: String,
     /// What to do next, for people at a terminal: the sentences of `actions`.
     pub action: String,
-    // A slice: what most functions may answer with is to stay small.
+    // A boxed slice keeps the error type of most functions small.
     /// What to do next, as data.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub actions: Box<[Action]>,
-    /// Who has the drive, where that is the cause.
+    /// The device that has the drive, where that is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Box<Holder>>,
-    /// The actions for people at a page.
+    /// The same actions for people at a page.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub on_screen: Box<[Step]>,
-    /// For how many seconds a busy store wants to be left alone, where that is the cause; 0 where it does not say. Known
-    /// to the daemon alone.
+    /// For how many seconds a busy store asks not to be called, where that is the cause; 0 where it gives no time. Only the daemon sees
+    /// this.
     #[serde(skip)]
     pub retry_after_s: Option<u16>,
 }
 
 impl Failure {
-    /// Of nobody who has the drive.
+    /// A failure without a holder.
     pub fn new(
         code: Code,
         message: impl Into<String>,
@@ -145,7 +144,7 @@ impl Failure {
         self.with_actions(actions)
     }
 
-    /// The same, of a drive and a store: what lies below knows neither.
+    /// The same, with the drive and the store filled in: lower layers know neither.
     pub fn about(mut self, drive: Option<&str>, store: Option<&str>) -> Self {
         let actions = std::mem::take(&mut self.actions);
         let actions: Vec<_> =
@@ -153,7 +152,7 @@ impl Failure {
         self.with_actions(actions)
     }
 
-    /// For how long a busy store wants to be left alone, where that is the cause; zero where it does not say.
+    /// For how long a busy store asks not to be called, where that is the cause; zero where it gives no time.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_s.map(|seconds| Duration::from_secs(seconds.into()))
     }
@@ -163,7 +162,7 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// It did not work.
+    /// The request failed.
     Failed,
     /// The request makes no sense.
     Usage,
@@ -171,7 +170,7 @@ pub enum Code {
     NotFound,
     /// The drive was removed from its store, or has moved to another one.
     Gone,
-    /// The name, label or store is taken.
+    /// The name, label or store exists already.
     Exists,
     /// Another device has the drive.
     Held,
@@ -185,36 +184,36 @@ pub enum Code {
     PassphraseWrong,
     /// Something is damaged.
     Corrupt,
-    /// The store's version of the drive does not contain what this device has seen there.
+    /// The store's version of the drive lacks changes that this device has seen there.
     Diverged,
-    /// The store was written by a later version.
+    /// A later version of Holdall wrote to the store.
     Newer,
-    /// The store keeps a weaker promise than others, and nobody has said that this will do.
+    /// The store gives a weaker guarantee than others, and the request does not accept that.
     WeakStore,
     /// Changes are only on this computer.
     Unsent,
     /// This device's changes have become a fork.
     Conflict,
-    /// Pushing is switched off.
+    /// Uploads and downloads are paused.
     Paused,
-    /// The drive is open, or is not open.
+    /// The drive is open, or is not open; the request needs the opposite.
     State,
-    /// It takes root's rights.
+    /// The request needs root's rights.
     Privileges,
     /// The disk or the store is full.
     Full,
-    /// The daemon does not run.
+    /// The daemon is not running.
     NoDaemon,
-    /// It was stopped before it was done.
+    /// The request was stopped before it was done.
     Interrupted,
-    /// A browser asks that was not invited, or not for a long time.
+    /// The browser is not signed in, or its sign-in has expired.
     Session,
-    /// A page asks that is none of Holdall's.
+    /// The request comes from a page that is not Holdall's.
     Foreign,
 }
 
 impl Code {
-    /// Every one.
+    /// Every code.
     pub const ALL: [Code; 24] = [
         Code::Failed,
         Code::Usage,
@@ -242,7 +241,7 @@ impl Code {
         Code::Foreign,
     ];
 
-    /// The exit code of a command that fails so.
+    /// The exit code of a command that fails with it.
     pub fn exit_code(self) -> u8 {
         match self {
             Code::Failed | Code::Exists | Code::Paused | Code::State | Code::Privileges => 1,
@@ -255,12 +254,12 @@ impl Code {
             Code::Credentials | Code::PassphraseNeeded | Code::PassphraseWrong => 6,
             Code::Corrupt | Code::Diverged => 7,
             Code::Unsent => 8,
-            // As a shell has it for a program that Ctrl-C has ended.
+            // As a shell reports a program that Ctrl-C ended.
             Code::Interrupted => 130,
         }
     }
 
-    /// The HTTP status of an answer that fails so.
+    /// The HTTP status of an answer that fails with it.
     pub fn http_status(self) -> u16 {
         match self {
             Code::Failed | Code::Corrupt | Code::NoDaemon => 500,
@@ -284,16 +283,17 @@ impl Code {
 pub struct DaemonStatus {
     /// Its version.
     pub version: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// How long it has run.
+    /// How long it has been running.
     pub uptime_ms: u64,
 }
 
-/// The daemon ends.
+/// The daemon is stopping.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Stopping {
-    /// Drives that stay mounted without it. Programs that use them wait for the next daemon; so does what looks at all disks (sync, losetup).
+    /// Drives that stay mounted without the daemon. Programs that use them wait for the next daemon; so do programs that look at all disks
+    /// (sync, losetup).
     #[serde(default)]
     pub left: Vec<LeftMounted>,
 }
@@ -303,60 +303,60 @@ pub struct Stopping {
 pub struct LeftMounted {
     /// Its name.
     pub name: String,
-    /// Where.
+    /// Where it is mounted.
     pub mountpoint: String,
 }
 
-/// A result that says nothing but that it is done.
+/// A result with nothing to report but success.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Nothing {}
 
-/// What a look at the system found.
+/// The result of looking for problems on this computer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub ok: bool,
-    /// How many problems there are, and with what, for people.
+    /// How many problems there are, and where, for people.
     #[serde(default)]
     pub summary: String,
-    /// What was looked at: problems first.
+    /// Everything that was checked, problems first.
     pub findings: Vec<Finding>,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// What.
+    /// What was checked.
     pub subject: String,
-    /// Whether it is as it should be.
+    /// Whether it is in order.
     pub ok: bool,
     /// How it is, for people.
     pub detail: String,
-    /// What fixes it, where something does, for people at a terminal: the sentences of `actions`.
+    /// How to fix it, if it can be fixed, for people at a terminal: the sentences of `actions`.
     pub action: Option<String>,
-    /// What fixes it, as data.
+    /// How to fix it, as data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
-    /// The actions for people at a page.
+    /// The same actions for people at a page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_screen: Vec<Step>,
-    /// Whether a repair has just mended it.
+    /// Whether a repair has just fixed it.
     #[serde(default)]
     pub repaired: bool,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Event {
-    /// A drive's status, at most four times a second for each drive, and only when it changed.
+    /// A drive's status. It comes only when it changed, and at most four times a second for each drive.
     Drive(Box<DriveStatus>),
-    /// A drive is no longer known.
+    /// A drive is no longer known on this device.
     Removed {
         /// Its name.
         name: String,
     },
-    /// A new row of what has happened.
+    /// A new row of the activity.
     Activity(ActivityRow),
     /// Something that a person should know.
     Notice {
@@ -368,7 +368,7 @@ pub enum Event {
 }
 
 impl Finding {
-    /// What was looked at, how that is, and what fixes it.
+    /// A finding: what was checked, how it is, and how to fix it.
     pub fn new(
         subject: impl Into<String>,
         ok: bool,

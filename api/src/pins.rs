@@ -1,9 +1,9 @@
-//! What is always kept on this device, what is not any more, and waiting for enough of a file.
+//! Keeping files on this device, no longer keeping them, and waiting for enough of a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Always keeps files here: those at and below paths, or a whole drive. Files that come later below a path follow.
+/// Always keeps files on this device: those at and below paths, or a whole drive. Files that are added below a path later are kept too.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinPaths {
@@ -13,18 +13,18 @@ pub struct PinPaths {
     /// ... or the name of a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// Only tell what it would be.
+    /// Only report what would be pinned.
     #[serde(default)]
     pub dry_run: bool,
-    /// Only tell how far it is here, whether it could be kept or not.
+    /// Only report how much of it is here, whether it could be pinned or not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub look: bool,
-    /// Wait until all of it is here. Who goes away before ends the wait, and not the pin.
+    /// Wait until all of it is here. A client that disconnects earlier ends the wait, but not the pin.
     #[serde(default)]
     pub wait: bool,
 }
 
-/// Names files that are pinned, or that are to be taken out of the cache.
+/// Names files to unpin, or to remove from the cache.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedPaths {
@@ -36,28 +36,28 @@ pub struct NamedPaths {
     pub drive: Option<String>,
 }
 
-/// What is always kept on this device: a path, or a whole drive. Figures of a drive that is closed are the last known ones, or 0.
+/// What is always kept on this device: a path, or a whole drive. Figures of a closed drive are the last known ones, or 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pin {
     /// The drive's name on this device.
     pub drive: String,
-    /// Relative to the drive's root, which is "."; null for the whole drive.
+    /// Its path relative to the drive's root, which is "."; null for the whole drive.
     pub path: Option<String>,
-    /// Where that is now; null while the drive is not mounted.
+    /// Where that path is mounted now; null while the drive is not mounted.
     pub at: Option<String>,
-    /// How it is.
+    /// Its state.
     pub state: PinState,
-    /// Why it is so, for people; null where there is nothing to say.
+    /// The reason for the state, for people; null if there is nothing to say.
     pub reason: Option<String>,
-    /// Files of which all is here. Those of a whole drive are not counted.
+    /// Files that are here completely. Files of a whole drive are not counted.
     pub files_ready: u64,
-    /// Files.
+    /// All files.
     pub files_total: u64,
-    /// Bytes that they take on the drive.
+    /// Bytes that these files take on the drive.
     pub bytes: u64,
-    /// Bytes of them that are here.
+    /// How many of these bytes are here.
     pub ready_bytes: u64,
-    /// Files and directories below the path that cannot be read, and are not kept.
+    /// Files and directories below the path that cannot be read, and so are not kept.
     pub unreadable: u64,
 }
 
@@ -68,43 +68,43 @@ impl Pin {
     }
 }
 
-/// How a pin is.
+/// The state of a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PinState {
     /// All of it is here, and stays.
     #[serde(rename = "Always keep")]
     AlwaysKeep,
-    /// It is being looked at, or on its way.
+    /// It is being examined, or downloaded.
     Syncing,
     /// Some of it is missing, and the store cannot be reached.
     Offline,
-    /// Some of it is missing, and downloads are switched off.
+    /// Some of it is missing, and downloads are paused.
     Paused,
-    /// Something keeps it from being kept.
+    /// Something prevents keeping it.
     Error,
-    /// The drive is not open. What is here of it stays.
+    /// The drive is not open. The parts that are here stay.
     Closed,
 }
 
-/// What was taken out of the cache.
+/// The result of removing files from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evicted {
-    /// Bytes of the local disk that are free now.
+    /// Bytes freed on the local disk.
     pub bytes_freed: u64,
-    /// Bytes that stayed: changes that are not uploaded yet, metadata, and what is always kept here.
+    /// Bytes that stayed: changes that are not uploaded yet, metadata, and pinned files.
     pub stayed_bytes: u64,
 }
 
-/// Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned.
+/// Waits until enough of a file, or of everything below a directory, is here. Meanwhile it is pulled from the beginning, but not pinned.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitFor {
     /// An absolute path on a mounted drive.
     pub path: String,
-    /// How much of it is enough.
+    /// How much of it is enough, in percent.
     #[serde(default = "all_of_it")]
     pub percent: u8,
-    /// For how long at most; without, for as long as it takes.
+    /// For how long at most; if left out, for as long as it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
@@ -113,13 +113,13 @@ fn all_of_it() -> u8 {
     100
 }
 
-/// Enough of it is here.
+/// The result once enough of it is here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waited {
     /// The drive's name on this device.
     pub drive: String,
     /// Bytes that the files take on the drive.
     pub bytes: u64,
-    /// Bytes of them that are here.
+    /// How many of these bytes are here.
     pub ready_bytes: u64,
 }

@@ -1,37 +1,37 @@
-//! Replicas: further stores that have what a drive's store has.
+//! Replicas: additional stores that have a copy of what a drive's store has.
 
 use super::{StoreCredentials, StoreMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a replica is.
+/// The status of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplicaStatus {
-    /// Where it is.
+    /// The address of its store.
     pub store: String,
-    /// How it stands.
+    /// Its state.
     pub state: ReplicaState,
-    /// Why, for people; null where there is nothing to say.
+    /// The reason, for people; null if there is nothing to say.
     pub reason: Option<String>,
     /// Bytes known to be missing there.
     pub behind_bytes: u64,
-    /// The newest version that is there whole.
+    /// The newest version that is there completely.
     pub version: Option<String>,
-    /// When that was committed.
+    /// When that version was committed.
     pub committed_at: Option<String>,
 }
 
-/// How a replica stands.
+/// The state of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaState {
     /// It has everything that was uploaded.
     UpToDate,
-    /// Something is on its way to it.
+    /// Data is still being copied to it.
     Behind,
-    /// It cannot be reached or written to; it is tried again.
+    /// It cannot be reached or written to; Holdall keeps trying.
     Trouble,
-    /// The drive is closed: this is what is known of it.
+    /// The drive is closed: this is the last known status.
     Closed,
 }
 
@@ -39,9 +39,9 @@ pub enum ReplicaState {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddReplica {
-    /// Where it is to be.
+    /// The address of its store.
     pub store: String,
-    /// Who asks there, where nobody is logged in yet.
+    /// Credentials of the store, if none are saved yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
@@ -50,35 +50,35 @@ pub struct AddReplica {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedReplica {
-    /// Where it is.
+    /// The address of its store.
     pub store: String,
 }
 
-/// A replica that is to become the drive's store.
+/// Makes a replica the drive's store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Promote {
-    /// Where it is.
+    /// The address of the replica's store.
     pub store: String,
-    /// What was uploaded and is not in the replica may be lost.
+    /// Accept the loss of data that was uploaded but is not in the replica.
     #[serde(default)]
     pub accept_loss: bool,
-    /// The weakest promise of a store that will do, where the drive's store now promises more.
+    /// The weakest store mode to accept, where the drive's store now guarantees more.
     #[serde(default = "super::drive::claim_will_do")]
     pub weakest: StoreMode,
 }
 
-/// What a promotion came to.
+/// The result of a promotion.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Promoted {
     /// The drive's store from now on.
     pub store: String,
-    /// The version that is current now.
+    /// The version that is now current.
     pub root: String,
     /// When it was committed.
     pub committed_at: String,
-    /// Whether the former store was told; else other computers may still write there.
+    /// Whether the former store was retired; if not, other computers may still write there.
     pub former_store_told: bool,
-    /// Whether this computer had seen a later version, which the replica does not have.
+    /// Whether this computer had seen a later version that the replica lacks.
     pub lost_versions: bool,
 }

@@ -1,46 +1,45 @@
 //! Sizes and durations as people write and read them.
 //!
-//! `G` and `GiB` are 1024 cubed, `GB` is 1000 cubed: the first is what dd, truncate and LVM take it for, the last is what
-//! disks are sold in.
+//! `G` and `GiB` are 1024 cubed, `GB` is 1000 cubed: dd, truncate and LVM read `G` like this, and disks are sold in `GB`.
 
 use std::time::Duration;
 
-/// Why a text is no size or no duration.
+/// Why a text is not a size or not a duration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// It is not a number with a unit of size.
     #[error("\"{text}\" is not a size: write a number and a unit, such as 10G, 1.5TiB or 500MB")]
     NotASize {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// It is not a number with a unit of time.
     #[error("\"{text}\" is not a duration: write a number and a unit, such as 500ms, 30s, 5min or 2h")]
     NotADuration {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// There is no half byte.
+    /// There are no fractions of a byte.
     #[error("\"{text}\" is not a whole number of bytes: add a unit, such as {text}G")]
     Fraction {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// Nothing has size 0.
     #[error("\"{text}\" is nothing: it must be more than 0")]
     Zero {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// It does not fit in 64 bits.
     #[error("\"{text}\" is too large")]
     TooLarge {
-        /// What was given.
+        /// The text.
         text: String,
     },
 }
 
-/// Bytes in `text`: `4096`, `10G`, `1.5T`, `1TiB`, `500MB`. Fractions of a byte are cut off where a unit is given.
+/// The number of bytes in `text`: `4096`, `10G`, `1.5T`, `1TiB`, `500MB`. If a unit is given, fractions of a byte are cut off.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let owned = || text.to_owned();
     let not_a_size = || SizeError::NotASize { text: owned() };
@@ -56,7 +55,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// The duration in `text`: `500ms`, `30s`, `5min` or `5m`, `2h`, `7d`. A bare number is refused: it could be anything.
+/// The duration in `text`: `500ms`, `30s`, `5min` or `5m`, `2h`, `7d`. A bare number is refused: it has no unit.
 pub fn parse_duration(text: &str) -> Result<Duration, SizeError> {
     let owned = || text.to_owned();
     let not_a_duration = || SizeError::NotADuration { text: owned() };
@@ -84,7 +83,7 @@ pub fn format_bytes(bytes: u64) -> String {
     }
     let mut power = (bytes.ilog2() / 10) as usize;
     let mut tenths = tenths_of(bytes, power);
-    // 1023.5 MiB rounds to what people would rather read as 1 GiB.
+    // 1023.5 MiB rounds to 1 GiB, which people would rather read.
     if tenths >= 10_235 && power < UNITS.len() {
         power += 1;
         tenths = tenths_of(bytes, power);
@@ -142,7 +141,7 @@ fn size_unit(unit: &str) -> Option<u64> {
     }
 }
 
-/// A decimal number, exactly: `1.5` is 15 tenths. A float would make 1.1T another size than people compute.
+/// An exact decimal number: `1.5` is 15 tenths. A float would make 1.1T another size than people compute.
 struct Number {
     digits: u128,
     scale: u128,
@@ -151,7 +150,7 @@ struct Number {
 impl Number {
     /// The number that `text` begins with, and its unit.
     fn split(text: &str) -> Option<(Number, &str)> {
-        // 20 digits hold every u64, and with as many decimals the product below stays within u128.
+        // 20 digits hold every u64. A product that does not fit into u128 is too large in any case.
         const DIGITS: usize = 20;
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_what_one_looks_like() {
+    fn errors_show_how_a_size_looks() {
         for text in
             ["", "G", "ten", "-1G", "1..5G", "1.5.5G", ".5G", "5.G", "10X", "10Gi", "1e9", "1,5G", "0x10"]
         {
@@ -248,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_again() {
+    fn formatted_sizes_parse_again() {
         for bytes in [1, 1024, 1536, 10 << 30, 3 << 40, 7 << 50] {
             assert_eq!(parse_size(&format_bytes(bytes)), Ok(bytes));
         }
     }
 
     #[test]
-    fn ages_are_told_in_one_unit() {
+    fn ages_have_one_unit() {
         for (seconds, text) in
             [(0, "just now"), (5, "5 s ago"), (150, "2 min ago"), (7_300, "2 h ago"), (200_000, "2 d ago")]
         {

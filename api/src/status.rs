@@ -1,4 +1,4 @@
-//! How a drive is, and what a look at it found.
+//! The status of a drive, and the results of checks.
 
 use super::{Action, Actions, AttachMode, Fork, Pin, ReplicaStatus, Step, StoreMode};
 use crate::sizes::format_bytes;
@@ -16,36 +16,36 @@ pub enum DriveState {
     Syncing,
     /// Open, but the store cannot be reached.
     Offline,
-    /// Pushing is switched off.
+    /// Uploads and background downloads are paused.
     Paused,
-    /// Replaying what was written before a crash.
+    /// Replaying the writes from before a crash.
     Recovering,
-    /// Only looked at, or held by another device.
+    /// Open read-only, or held by another device.
     #[serde(rename = "Read-only")]
     ReadOnly,
     /// This device's changes have become a fork.
     Conflict,
-    /// A person has to look at it.
+    /// A person has to act.
     #[serde(rename = "Needs attention")]
     NeedsAttention,
     /// Not open.
     Closed,
 }
 
-/// Who has a drive.
+/// The device that has a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// The device's id, a UUID.
     pub device: String,
     /// The device's name.
     pub name: String,
-    /// Its generation.
+    /// Its epoch, the writer's generation.
     pub epoch: u64,
     /// When it last committed, RFC 3339, or null.
     pub last_commit_at: Option<String>,
 }
 
-/// A figure for each kind of request to the store since the drive was opened.
+/// One figure for each kind of request to the store, since the drive was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ByKind {
     /// GETs.
@@ -60,29 +60,29 @@ pub struct ByKind {
     pub delete: u64,
 }
 
-/// How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0.
+/// The status of a drive. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DriveStatus {
     /// Its name on this device.
     pub name: String,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: String,
     /// Its state.
     pub state: DriveState,
-    /// Why it is in that state, for people; null where there is nothing to say.
+    /// The reason for the state, for people; null if there is nothing to say.
     pub reason: Option<String>,
-    /// What to do about it, where that is more than its state says.
+    /// What to do about it, where the state does not say it.
     #[serde(default)]
     pub advice: Option<Advice>,
-    /// Since when.
+    /// The time since when it has been in this state.
     pub since: String,
-    /// Whether a person has switched uploads and background downloads of it off.
+    /// Whether a person has paused its uploads and background downloads.
     #[serde(default)]
     pub paused: bool,
-    /// Whether other credentials help, or any: uploads and downloads wait for them.
+    /// Whether uploads and downloads wait for credentials, new ones or any.
     #[serde(default)]
     pub needs_login: bool,
-    /// Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
+    /// Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
     #[serde(default)]
     pub draining: bool,
     /// The writer's generation.
@@ -93,56 +93,56 @@ pub struct DriveStatus {
     pub size_bytes: u64,
     /// Bytes on this device.
     pub cached_bytes: u64,
-    /// Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+    /// Bytes that were saved here and are only in the journal yet. Together with the cache they are about what is here.
     #[serde(default)]
     pub unapplied_bytes: u64,
-    /// Bytes that the cache may take.
+    /// The most bytes the cache may take.
     pub cache_limit_bytes: u64,
     /// Bytes of the drive that are not in the store.
     pub dirty_bytes: u64,
-    /// Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
+    /// Bytes that wait for upload, as the one total. It falls while they are uploaded.
     pub unpushed_bytes: u64,
-    /// Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+    /// Whether they have been counted. If not, `unpushed_bytes` is 1 and stands for any number.
     #[serde(default = "counted")]
     pub unpushed_is_known: bool,
-    /// Bytes of the drive in the batch that is being uploaded; 0 where none is.
+    /// Bytes of the drive in the batch that is being uploaded; 0 if there is none.
     #[serde(default)]
     pub batch_bytes: u64,
-    /// Of those, the bytes that the store has taken.
+    /// How many of these bytes the store has received.
     #[serde(default)]
     pub batch_done_bytes: u64,
-    /// Bytes of the drive that the store has taken since the drive was opened.
+    /// Bytes of the drive that the store has received since the drive was opened.
     #[serde(default)]
     pub uploaded_bytes: u64,
-    /// The collection of garbage in its store that is under way.
+    /// The garbage collection that is running in its store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collecting: Option<Collecting>,
     /// What the cache holds.
     #[serde(default)]
     pub cache: CacheSplit,
-    /// Age of the oldest of them.
+    /// Age of the oldest change that is not in the store.
     pub oldest_dirty_age_ms: u64,
     /// Bytes of journal in use.
     pub journal_bytes: u64,
-    /// Bytes that the journal may take.
+    /// The most bytes the journal may take.
     pub journal_limit_bytes: u64,
-    /// Bytes that are wanted from the store.
+    /// Bytes that are requested from the store.
     pub pending_pull_bytes: u64,
-    /// Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+    /// How many of these bytes are only prefetched, because they were read first when the drive was opened before. This can be stopped.
     #[serde(default)]
     pub prefetch_bytes: u64,
-    /// Whether names of files and folders are missing here: without the store some folders cannot be listed.
+    /// Whether names of files and folders are missing here: without the store, some folders cannot be listed.
     #[serde(default)]
     pub lacks_metadata: bool,
-    /// Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
+    /// Bytes fetched for programs that read, including readahead, since the drive was opened.
     #[serde(default)]
     pub fetched_bytes: u64,
-    /// Of those, the bytes that were read.
+    /// How many of these bytes were read.
     #[serde(default)]
     pub fetched_used_bytes: u64,
-    /// Bytes that are always kept on this device.
+    /// Bytes that are pinned on this device.
     pub pinned_bytes: u64,
-    /// What that is, and how far it is here.
+    /// What is pinned, and how much of it is here.
     #[serde(default)]
     pub pins: Vec<Pin>,
     /// The block device.
@@ -151,146 +151,146 @@ pub struct DriveStatus {
     pub attach: Option<AttachMode>,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
-    /// Where its data lives.
+    /// Where its data is stored.
     pub store: String,
-    /// The HTTP proxy through which the store is asked, as host and port.
+    /// The HTTP proxy through which the store is reached, as host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
     /// What the store can do.
     pub store_mode: StoreMode,
-    /// Who has it.
+    /// The device that has it.
     pub holder: Option<Holder>,
     /// When the last commit was made.
     pub last_commit_at: Option<String>,
-    /// Requests to its stores since the drive was opened, with those that the opening took.
+    /// Requests to its stores since the drive was opened, including those for opening it.
     pub requests: ByKind,
     /// Bytes of bodies sent with its requests.
     pub sent_bytes: u64,
     /// Bytes of bodies received for its requests.
     pub received_bytes: u64,
-    /// Those that were sent, by kind of request.
+    /// The bytes sent, by kind of request.
     #[serde(default)]
     pub sent_by_kind: ByKind,
-    /// Those that were received, by kind of request.
+    /// The bytes received, by kind of request.
     #[serde(default)]
     pub received_by_kind: ByKind,
     /// Bytes that files on the drive take, where it is mounted.
     pub used_bytes: u64,
-    /// Further stores that have what the first one has.
+    /// Additional stores that have a copy of what the store has.
     #[serde(default)]
     pub replicas: Vec<ReplicaStatus>,
-    /// Forks that this device has, until a person decides what becomes of each.
+    /// Forks that this device has, until a person decides about each.
     pub forks: Vec<Fork>,
     /// The daemon's process.
     pub daemon_pid: u32,
 }
 
-/// How far a collection of garbage is that is under way.
+/// How far a running garbage collection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Collecting {
-    /// What is being done.
+    /// What it is doing.
     pub stage: CollectingStage,
     /// Objects of this stage that are done.
     pub done: u64,
-    /// How many there are; 0 where nobody knows yet.
+    /// Objects of this stage in total; 0 while not known.
     pub total: u64,
 }
 
-/// What a collection of garbage does, in this order.
+/// The stages of a garbage collection, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectingStage {
-    /// It finds what no version of the drive needs.
+    /// Finding the data that no version of the drive needs.
     Looking,
-    /// It deletes that.
+    /// Deleting that data.
     Deleting,
-    /// It moves what is needed out of objects that are mostly garbage.
+    /// Moving data that is needed out of objects that are mostly garbage.
     Repacking,
 }
 
 /// What to do about the state of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// What has happened means this for the data; null where the state says it.
+    /// What the state means for the data; null where the state says it.
     pub consequence: Option<String>,
     /// What to do, for people at a terminal: the sentences of `actions`.
     pub action: String,
     /// What to do, as data.
     #[serde(default)]
     pub actions: Vec<Action>,
-    /// The actions for people at a page.
+    /// The same actions for people at a page.
     #[serde(default)]
     pub on_screen: Vec<Step>,
 }
 
 impl Advice {
-    /// What happened means this for the data, and asks for that.
+    /// Advice with a consequence for the data and the actions.
     pub fn new(consequence: Option<String>, actions: impl Into<Actions>, on_screen: Vec<Step>) -> Self {
         let actions = actions.into();
         Self { consequence, action: actions.sentences(), actions: actions.0, on_screen }
     }
 }
 
-/// What was told before there was anything that nobody has counted.
+/// The default for answers of daemons from before there was an uncounted amount.
 fn counted() -> bool {
     true
 }
 
 impl DriveStatus {
-    /// Something is left to upload: so many bytes, or 0 where nobody has counted them.
+    /// Sets the amount that is left to upload: this many bytes, or 0 if it was not counted.
     pub fn set_unsent(&mut self, counted: u64) {
         (self.unpushed_bytes, self.unpushed_is_known) = (counted.max(1), counted > 0);
     }
 
-    /// What waits for upload, for people: its size, or something that nobody has counted.
+    /// What waits for upload, for people: its size, or "some changes" if it was not counted.
     pub fn unsent(&self) -> String {
         if self.unpushed_is_known { format_bytes(self.unpushed_bytes) } else { "some changes".to_owned() }
     }
 
-    /// Bytes that are on this computer, about: what was rewritten a moment ago counts twice.
+    /// About how many bytes are on this computer: data that was just overwritten counts twice.
     pub fn local_bytes(&self) -> u64 {
         let most = if self.used_bytes > 0 { self.used_bytes.max(self.cached_bytes) } else { u64::MAX };
         (self.cached_bytes + self.unapplied_bytes).min(most)
     }
 }
 
-/// What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first.
+/// The contents of a drive's cache. The four add up to `cached_bytes`; bytes that belong to several count for the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheSplit {
-    /// Changes that are not in the store yet: they stay.
+    /// Changes that are not in the store yet; they stay.
     pub dirty_bytes: u64,
-    /// What is always kept on this device.
+    /// Pinned data.
     pub pinned_bytes: u64,
-    /// Folders and names of files: they stay, so that listings need no store.
+    /// Folders and names of files; they stay, so that listings need no store.
     pub metadata_bytes: u64,
-    /// The store has it too: it goes when the room is needed.
+    /// Data that the store has too; it is evicted when space is needed.
     pub evictable_bytes: u64,
 }
 
-/// An object that waits to be uploaded, or is on its way.
+/// An object that waits for upload, or is being uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Queued {
-    /// What it is.
+    /// Its kind.
     pub kind: QueuedKind,
-    /// Its bytes. What is not packed yet is counted as the journal has it.
+    /// Its size in bytes. Changes that are not packed yet count as many bytes as in the journal.
     pub bytes: u64,
-    /// How often it was tried; 0 for what is not packed yet.
+    /// How often it was tried; 0 for changes that are not packed yet.
     pub tries: u32,
-    /// Why the store did not take it, the last time.
+    /// Why the last try failed.
     pub last_error: Option<String>,
-    /// When it is tried again; null while it is being tried, and for what waits for its turn.
+    /// When it is tried again; null while it is being tried, and before its turn.
     pub next_try_at: Option<String>,
 }
 
-/// What waits to be uploaded.
+/// Kinds of objects to upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuedKind {
     /// A part of the drive's data, packed.
     Segment,
-    /// What makes the parts a version.
+    /// The object that makes the parts a version.
     Root,
-    /// What makes that version the current one.
+    /// The object that makes that version the current one.
     Head,
     /// Changes that are not packed yet.
     Changes,
@@ -299,13 +299,13 @@ pub enum QueuedKind {
 /// Where the chunks of a drive are.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkMap {
-    /// Bytes that a cell stands for.
+    /// Bytes of the drive for each cell.
     pub cell_bytes: u64,
     /// At most 4,096 cells, in order.
     pub cells: Vec<Cell>,
 }
 
-/// What most of a cell is; the more remarkable wins.
+/// The state of a cell. If several apply, the most remarkable one is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -313,41 +313,41 @@ pub enum Cell {
     Absent,
     /// On this device.
     Cached,
-    /// Something in it is always kept on this device, and all of that is here.
+    /// Some of it is pinned, and all of that is here.
     Pinned,
     /// Not in the store yet.
     Dirty,
     /// On its way to the store.
     Uploading,
-    /// The store did not take it, which is safe on this device, or what it gave was damaged. It is tried again.
+    /// The store did not accept it (it is safe on this device), or returned damaged data. Holdall tries again.
     Failed,
-    /// On this device, and nothing is in it: it takes no room.
+    /// On this device, but empty: it takes no space.
     Empty,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// Whether all is well.
     pub ok: bool,
     /// Objects that were read.
     pub objects: u64,
-    /// What is wrong, one sentence each.
+    /// The problems, one sentence each.
     pub errors: Vec<String>,
-    /// Names of objects in the store that are not Holdall's. They do no harm.
+    /// Names of objects in the store that do not belong to Holdall. They do no harm.
     #[serde(default)]
     pub foreign: Vec<String>,
 }
 
-/// What a collection did.
+/// The result of a garbage collection.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
     /// Objects that were deleted.
     pub deleted: u64,
     /// Their bytes.
     pub bytes_freed: u64,
-    /// Bytes that are reached.
+    /// Bytes that are in use.
     pub live_bytes: u64,
-    /// Bytes that are not, and are still there.
+    /// Bytes that are not in use and are still there.
     pub garbage_bytes: u64,
 }

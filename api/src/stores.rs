@@ -1,19 +1,19 @@
-//! Stores, and who logs in to them.
+//! Stores, and their credentials.
 
 use crate::{Secrets, Version};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a store can do for several devices that use it.
+/// How well a store protects a drive that several devices use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreMode {
-    /// It can do neither of these: a drive on it is for one device at a time.
+    /// It can do neither of the following: a drive on it is for one device at a time.
     None,
-    /// It gives a name to one only, which does as well with some more requests.
+    /// It gives a name to only one device, which is as safe but takes a few more requests.
     Claim,
-    /// It compares and swaps: of devices that write at once never two win.
+    /// It compares and swaps: of devices that write at once, only one wins.
     Swap,
 }
 
@@ -31,7 +31,7 @@ pub enum StoreCredentials {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_token: Option<String>,
     },
-    /// A profile in the user's own `~/.aws` files, read anew whenever it is needed.
+    /// A profile in the user's own `~/.aws` files, read again whenever it is needed.
     S3Profile {
         /// Its name.
         profile: String,
@@ -51,41 +51,41 @@ pub enum StoreCredentials {
 }
 
 impl fmt::Debug for StoreCredentials {
-    /// Says nothing.
+    /// Shows nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("credentials")
     }
 }
 
-/// Keeps credentials for a store.
+/// Saves credentials for a store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogIn {
-    /// The store: a bucket with all its prefixes, or a WebDAV collection with all that is below it.
+    /// The store: a bucket with all its prefixes, or a WebDAV collection with everything below it.
     pub store: String,
     /// The credentials.
     pub credentials: StoreCredentials,
-    /// Keep them without trying them.
+    /// Save them without testing them.
     #[serde(default)]
     pub unchecked: bool,
-    /// Keep them in a file, even where there is a keyring.
+    /// Save them in a file, even where there is a keyring.
     #[serde(default)]
     pub no_keyring: bool,
 }
 
-/// Credentials that are kept. They are never told.
+/// Credentials that are saved. They are never shown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StoreLogin {
-    /// What they are for.
+    /// The store that they are for.
     pub store: String,
-    /// The user, or what the access key begins with.
+    /// The user, or the beginning of the access key.
     pub user: String,
-    /// Where they are.
+    /// Where they are saved.
     pub kept: KeptIn,
     /// Drives of this device that use them.
     pub drives: Vec<String>,
 }
 
-/// Where credentials are kept.
+/// Where credentials are saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptIn {
@@ -102,43 +102,43 @@ pub struct LogOut {
     pub store: String,
 }
 
-/// Tries what a store can do.
+/// Tests what a store can do.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TestStore {
     /// The store.
     pub store: String,
-    /// With these credentials; without, with those that are kept.
+    /// The credentials to use; if left out, the saved ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
 
-/// What a store can do.
+/// The result of testing a store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StoreTested {
     /// The store.
     pub store: String,
-    /// What it can do for several devices.
+    /// How well it protects a drive that several devices use.
     pub store_mode: StoreMode,
-    /// Whether a drive can be there at all.
+    /// Whether it can hold a drive at all.
     pub usable: bool,
-    /// What was tried.
+    /// The tests and their results.
     pub findings: Vec<StoreFinding>,
-    /// Why it is not a better mode, and what else one should know.
+    /// Why the mode is not better, and what else to know.
     pub reasons: Vec<String>,
-    /// Whether there is a drive already.
+    /// Whether there is a drive in it already.
     pub has_drive: bool,
-    /// Names of some files that others have there; none where there is a drive.
+    /// Names of some other files that are there; none where there is a drive.
     pub others: Vec<String>,
-    /// A place in it for a drive alone, where others have files.
+    /// A place in it for the drive alone, where other files are in the store.
     pub instead: Option<String>,
 }
 
-/// One thing that was tried.
+/// One test.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StoreFinding {
-    /// What, for people.
+    /// What was tested, for people.
     pub subject: String,
-    /// Whether it is so.
+    /// Whether the test passed.
     pub ok: bool,
     /// How it went, for people.
     pub detail: String,
@@ -149,27 +149,27 @@ pub struct StoreFinding {
 pub struct FindDrives {
     /// The store.
     pub store: String,
-    /// What unlocks them, if they are encrypted: their names are sealed too.
+    /// The secrets that unlock them, if they are encrypted: their names are encrypted too.
     #[serde(default)]
     pub secrets: Secrets,
-    /// With these credentials, which are not kept; without, with those that are.
+    /// The credentials to use, which are not saved; if left out, the saved ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<StoreCredentials>,
 }
 
-/// A drive that a store has.
+/// A drive in a store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StoreDrive {
-    /// Its identity.
+    /// Its UUID.
     pub uuid: String,
     /// Its name there.
     pub name: String,
-    /// Whether it is what a device had of another drive when that was taken over.
+    /// Whether it is a fork: what a device had of another drive when that drive was taken over.
     pub is_fork: bool,
-    /// Its current version, and the device that has written it.
+    /// Its current version, and the device that wrote it.
     pub current: Version,
     /// Whether that device still has it open.
     pub held: bool,
-    /// What it is called on this device, where it is known.
+    /// Its name on this device, if it is known here.
     pub known_as: Option<String>,
 }

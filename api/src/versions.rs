@@ -1,43 +1,43 @@
-//! Versions of a drive beside the current one, and what drives are made of them.
+//! Versions of a drive other than the current one, and the drives made from them.
 
 use crate::AttachMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A fork: what this device had of a drive when another one took it over, with all changes on top. A drive of its own.
+/// A fork: this device's state of a drive, with all its changes, from when another device took the drive over. It is a drive of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fork {
-    /// What it is called: "work (fork from laptop, 2026-11-20)".
+    /// Its name, such as "work (fork from laptop, 2026-11-20)".
     pub name: String,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: String,
     /// The device whose changes it has.
     pub device: String,
     /// The device that took the drive over.
     pub taken_by: String,
-    /// When that was found out.
+    /// When the takeover was noticed.
     pub made_at: String,
-    /// The version that it goes on from.
+    /// The version that it is based on.
     pub base: String,
-    /// Changes that are not uploaded.
+    /// Journal records that are not uploaded.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The size of the block device, as the fork has it; 0 where that is not known.
+    /// The size of the block device in the fork; 0 if unknown.
     #[serde(default)]
     pub size_bytes: u64,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
-    /// Whether it is still mounted as the drive was, since programs use it. Closing the drive sets it apart.
+    /// Whether it is still mounted in the drive's place, because programs use it. Closing the drive separates it.
     pub in_place: bool,
 }
 
-/// The version of a drive that its store has.
+/// The version of a drive in its store.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Version {
-    /// The device that has written it.
+    /// The device that wrote it.
     pub device: String,
-    /// Whether that is this one.
+    /// Whether this is that device.
     #[serde(default)]
     pub this_device: bool,
     /// When it was uploaded.
@@ -49,7 +49,7 @@ pub struct Version {
 /// Makes a fork an ordinary drive of this device.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Keep {
-    /// What to call it.
+    /// The name that the drive will have.
     pub name: String,
 }
 
@@ -57,19 +57,19 @@ pub struct Keep {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compare {
-    /// How what is closed is attached for it.
+    /// How to attach the versions that are not open.
     #[serde(default)]
     pub attach: AttachMode,
 }
 
-/// What differs between two versions.
+/// The differences between two versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
-    /// By their paths, in order. A directory that only one version has stands for all that is in it.
+    /// The differences, in order of their paths. A directory that only one version has stands for everything in it.
     pub differences: Vec<Difference>,
-    /// How many more there are.
+    /// How many differences are not listed.
     pub more: u64,
-    /// Directories that may not be read, in both versions together: what is in them is not compared.
+    /// Directories, in both versions together, that cannot be read: their contents are not compared.
     pub unreadable: u64,
 }
 
@@ -78,26 +78,26 @@ pub struct Compared {
 pub struct Difference {
     /// Its path, relative to the root of the drive.
     pub path: String,
-    /// As the fork has it; null where it has none.
+    /// The fork's version; null if it has none.
     pub fork: Option<VersionOfFile>,
-    /// As the current version has it; null where it has none.
+    /// The current version's; null if it has none.
     pub current: Option<VersionOfFile>,
 }
 
-/// How a version has a file or a directory.
+/// A file or a directory in one of the versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionOfFile {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Files in a directory; 1 for a file.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When it was modified last.
+    /// When it was last modified.
     pub modified_at: String,
 }
 
-/// What is in a version.
+/// Kinds of files in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -132,20 +132,20 @@ pub struct ListSnapshots {
 pub struct Snapshot {
     /// Its label.
     pub label: String,
-    /// Name of its root.
+    /// The name of its root.
     pub root: String,
     /// When it was taken.
     pub taken_at: String,
-    /// Size of the drive then.
+    /// The size of the drive at that time.
     pub size_bytes: u64,
 }
 
-/// Makes a drive from a version of another.
+/// Creates a drive from a version of another one.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Clone {
     /// The new drive's name.
     pub name: String,
-    /// The version; without, the current one.
+    /// The version; if left out, the current one.
     #[serde(default)]
     pub snapshot: Option<String>,
 }

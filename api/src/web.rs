@@ -7,66 +7,66 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeWeb {
-    /// At this port of 127.0.0.1; without, at the one that is served already, else at the last one, else at any that is free.
+    /// At this port of 127.0.0.1. If left out: at the port in use, otherwise the last one used, otherwise any free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 
-/// Where a browser gets in.
+/// Where a browser signs in.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct WebAddress {
-    /// The address, with an invitation: it is good for one browser.
+    /// The address, with an invitation for one browser.
     pub url: String,
     /// The port of 127.0.0.1.
     pub port: u16,
-    /// For how long the invitation is good.
+    /// How long the invitation is valid.
     pub token_lifetime_ms: u64,
 }
 
 impl std::fmt::Debug for WebAddress {
-    /// Keeps the invitation to itself.
+    /// Does not show the invitation.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "pages at port {}", self.port)
     }
 }
 
-/// Serves the pages and the API to browsers of other computers, which sign in with a password.
+/// Serves the pages and the API to browsers on other computers, which sign in with a password.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListenWeb {
     /// The address and port of this computer, such as `0.0.0.0:8443`.
     pub address: String,
-    /// The password. It is kept as a hash.
+    /// The password. Only its hash is stored.
     pub password: String,
-    /// Files of the certificate and its key; without, the daemon makes a certificate of its own.
+    /// The files with the certificate and its key; if left out, the daemon makes its own certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateFiles>,
-    /// Without TLS, for a proxy on this computer: only at an address of loopback.
+    /// Serve without TLS, for a proxy on this computer: only on a loopback address.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_the_clear: bool,
 }
 
-/// Where a certificate is, in PEM.
+/// The files of a certificate, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateFiles {
-    /// The certificate, with those that it was signed by.
+    /// The certificate, followed by the chain that signed it.
     pub certificate: String,
     /// Its private key.
     pub key: String,
 }
 
 impl std::fmt::Debug for ListenWeb {
-    /// Keeps the password to itself.
+    /// Does not show the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "pages at {}", self.address)
     }
 }
 
-/// Where browsers of other computers find the pages.
+/// Where browsers on other computers find the pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListeningWeb {
-    /// The address, by this computer's name where it listens at all of its addresses.
+    /// The address, with this computer's name if it listens on all of its addresses.
     pub url: String,
     /// SHA-256 of the certificate, as browsers show it; null without TLS.
     pub fingerprint: Option<String>,

@@ -1,8 +1,8 @@
-//! How errors are worded for people, by the command line, the daemon and the helper.
+//! The wording of errors for people, in the command line, the daemon and the helper.
 
 use std::io;
 
-/// What the system says, without the number that means nothing to people.
+/// The system's message, without the error number.
 pub fn why(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" (os error ") {
@@ -11,7 +11,7 @@ pub fn why(error: &io::Error) -> String {
     }
 }
 
-/// `text` with a capital and a full stop: errors of libraries are parts of sentences.
+/// `text` with a capital letter and a full stop: errors of libraries are only parts of sentences.
 pub fn sentence(text: &str) -> String {
     let mut rest = text.trim().chars();
     let capital = rest.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
@@ -19,7 +19,7 @@ pub fn sentence(text: &str) -> String {
     format!("{capital}{}{dot}", rest.as_str())
 }
 
-/// A sentence as part of another one.
+/// A sentence as a part of another one.
 pub fn unsentenced(sentence: &str) -> String {
     let mut rest = sentence.trim_end_matches('.').chars();
     let first = rest.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_spared_the_number() {
+    fn error_numbers_are_left_out() {
         assert_eq!(why(&io::Error::from_raw_os_error(2)), "No such file or directory");
         assert_eq!(why(&io::Error::other("odd")), "odd");
     }

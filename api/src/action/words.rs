@@ -1,23 +1,23 @@
-//! Actions on a terminal: commands that can be pasted into a shell, in sentences.
+//! Actions on a terminal: sentences with commands that can be pasted into a shell.
 
 use super::Action;
 
 /// A word of a command, ready to be pasted into a shell.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || ":/._-%+@~".contains(c);
-    // A leading ~ would be expanded, and nothing at all would be no word.
+    // The shell would expand a leading ~, and an empty string is no word.
     let is_plain = !word.is_empty() && !word.starts_with('~') && word.chars().all(plain);
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// What is not known is written as in the help of commands.
+/// The word, or what the help of the commands shows in its place.
 fn or(word: Option<&String>, unknown: &str) -> String {
     word.map_or_else(|| unknown.to_owned(), |word| quoted(word))
 }
 
 impl Action {
-    /// The commands that do it, one after the other, ready to be pasted into a shell. None where it is no matter of commands,
-    /// or of an option to the command that failed.
+    /// The commands that do it, in order, ready to be pasted into a shell. None where no command does it, or where it is an option of the
+    /// command that failed.
     pub fn commands(&self) -> Vec<String> {
         let of = |drive: &Option<String>| or(drive.as_ref(), "NAME");
         let at = |store: &Option<String>| or(store.as_ref(), "URL");
@@ -115,7 +115,7 @@ impl Action {
         }
     }
 
-    /// One or more sentences for a terminal.
+    /// The action as one or more sentences for a terminal.
     pub fn sentence(&self) -> String {
         let commands: Vec<_> = self.commands().iter().map(|command| format!("`{command}`")).collect();
         let run = commands.join(", then ");
@@ -231,7 +231,7 @@ impl Action {
     }
 }
 
-/// A store in a sentence.
+/// A store's name in a sentence.
 fn named(store: &Option<String>) -> &str {
     store.as_deref().unwrap_or("its address")
 }

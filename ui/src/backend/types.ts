@@ -1097,12 +1097,12 @@ export interface components {
         Action: {
             /** @constant */
             do: "tell";
-            /** @description They. */
+            /** @description The sentences. */
             text: string;
         } | {
-            /** @description Its words. */
+            /** @description The command and its arguments. */
             argv: string[];
-            /** @description Whether it takes root's rights. */
+            /** @description Whether it needs root's rights. */
             as_root: boolean;
             /** @constant */
             do: "run";
@@ -1131,7 +1131,7 @@ export interface components {
             do: "close";
             /** @description The drive's name. */
             drive: string | null;
-            /** @description Until everything is uploaded. */
+            /** @description Wait until everything is uploaded. */
             wait: boolean;
         } | {
             /** @constant */
@@ -1181,7 +1181,7 @@ export interface components {
         } | {
             /** @constant */
             do: "add";
-            /** @description The name that it is to have here. */
+            /** @description The name that it will have here. */
             drive: string | null;
             /** @description The store's address. */
             store: string | null;
@@ -1195,7 +1195,7 @@ export interface components {
         } | {
             /** @constant */
             do: "create";
-            /** @description The name that it is to have. */
+            /** @description The name that it will have. */
             drive: string | null;
             /** @description The store's address. */
             store: string | null;
@@ -1267,7 +1267,7 @@ export interface components {
         } | {
             /** @constant */
             do: "grow_cache";
-            /** @description At least so much, as the command line takes it; null where that is not known. */
+            /** @description The least size, as the command line takes it; null where that is not known. */
             size: string | null;
         } | {
             /** @constant */
@@ -1339,7 +1339,7 @@ export interface components {
             /** @constant */
             do: "web";
         } | {
-            /** @description Its words behind `holdall`. */
+            /** @description The words after `holdall`. */
             command: string[];
             /** @constant */
             do: "help";
@@ -1375,7 +1375,7 @@ export interface components {
             do: "use_subdirectory";
             /** @description The drive's name. */
             drive: string | null;
-            /** @description That directory's address. */
+            /** @description The address of that directory. */
             store: string | null;
         } | {
             /** @constant */
@@ -1403,48 +1403,45 @@ export interface components {
             /** @constant */
             do: "choose_mount_point";
         };
-        /** @description Kinds of what happens. */
+        /** @description Kinds of activity. */
         ActivityKind: "opened" | "closed" | "uploaded" | "collected" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
-        /** @description Something that has happened. */
+        /** @description Something that happened. */
         ActivityRow: {
-            /** @description When. */
+            /** @description When it happened. */
             at: string;
             /** @description The drive that it is about. */
             drive: string | null;
             /**
              * Format: uint64
-             * @description Later ones have higher numbers.
+             * @description Later rows have higher numbers.
              */
             id: number;
-            /** @description What it is. */
+            /** @description Its kind. */
             kind: components["schemas"]["ActivityKind"];
             /** @description What happened, for people. */
             message: string;
         };
-        /** @description Makes a drive that exists already known on this device. */
+        /** @description Makes an existing drive known on this device. */
         Add: {
-            /** @description Credentials of the store, to be kept; without, those that are kept already are used. */
+            /** @description Credentials of the store, to be saved; if left out, the saved ones are used. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
-            /**
-             * @description Which of the drives in the store: its name there, or its identity. Without, the one that has the name `name`, or the
-             *     only one that is no fork.
-             */
+            /** @description Which of the drives in the store: its name there, or its UUID. If left out, the drive named `name`, or the only one that is no fork. */
             drive?: string | null;
             /** @description Its name on this device. */
             name: string;
             /**
-             * @description What unlocks it, if it is encrypted.
+             * @description The secrets that unlock it, if it is encrypted.
              * @default {}
              */
             secrets: components["schemas"]["Secrets"];
-            /** @description Where its data lives. */
+            /** @description Where its data is stored. */
             store: string;
         };
         /** @description A replica to add. */
         AddReplica: {
-            /** @description Who asks there, where nobody is logged in yet. */
+            /** @description Credentials of the store, if none are saved yet. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
-            /** @description Where it is to be. */
+            /** @description The address of its store. */
             store: string;
         };
         /** @description What to do about the state of a drive. */
@@ -1456,17 +1453,17 @@ export interface components {
              * @default []
              */
             actions: components["schemas"]["Action"][];
-            /** @description What has happened means this for the data; null where the state says it. */
+            /** @description What the state means for the data; null where the state says it. */
             consequence: string | null;
             /**
-             * @description The actions for people at a page.
+             * @description The same actions for people at a page.
              * @default []
              */
             on_screen: components["schemas"]["Step"][];
         };
-        /** @description How the kernel gets at a drive. */
+        /** @description How to attach a drive to the kernel. */
         AttachMode: "auto" | "nbd" | "loop";
-        /** @description A figure for each kind of request to the store since the drive was opened. */
+        /** @description One figure for each kind of request to the store, since the drive was opened. */
         ByKind: {
             /**
              * Format: uint64
@@ -1494,26 +1491,26 @@ export interface components {
              */
             put: number;
         };
-        /** @description What the cache of a drive holds. The four make `cached_bytes`; what is several of them counts for the first. */
+        /** @description The contents of a drive's cache. The four add up to `cached_bytes`; bytes that belong to several count for the first. */
         CacheSplit: {
             /**
              * Format: uint64
-             * @description Changes that are not in the store yet: they stay.
+             * @description Changes that are not in the store yet; they stay.
              */
             dirty_bytes: number;
             /**
              * Format: uint64
-             * @description The store has it too: it goes when the room is needed.
+             * @description Data that the store has too; it is evicted when space is needed.
              */
             evictable_bytes: number;
             /**
              * Format: uint64
-             * @description Folders and names of files: they stay, so that listings need no store.
+             * @description Folders and names of files; they stay, so that listings need no store.
              */
             metadata_bytes: number;
             /**
              * Format: uint64
-             * @description What is always kept on this device.
+             * @description Pinned data.
              */
             pinned_bytes: number;
         };
@@ -1587,21 +1584,21 @@ export interface components {
         };
         /** @description What can be done with a drive. */
         CardAction: "open" | "close" | "pause" | "resume" | "upload_now";
-        /** @description What most of a cell is; the more remarkable wins. */
+        /** @description The state of a cell. If several apply, the most remarkable one is shown. */
         Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
-        /** @description Where a certificate is, in PEM. */
+        /** @description The files of a certificate, in PEM. */
         CertificateFiles: {
-            /** @description The certificate, with those that it was signed by. */
+            /** @description The certificate, followed by the chain that signed it. */
             certificate: string;
             /** @description Its private key. */
             key: string;
         };
-        /** @description What a check found. */
+        /** @description The result of a check. */
         Checked: {
-            /** @description What is wrong, one sentence each. */
+            /** @description The problems, one sentence each. */
             errors: string[];
             /**
-             * @description Names of objects in the store that are not Holdall's. They do no harm.
+             * @description Names of objects in the store that do not belong to Holdall. They do no harm.
              * @default []
              */
             foreign: string[];
@@ -1626,18 +1623,18 @@ export interface components {
         ChunkMap: {
             /**
              * Format: uint64
-             * @description Bytes that a cell stands for.
+             * @description Bytes of the drive for each cell.
              */
             cell_bytes: number;
             /** @description At most 4,096 cells, in order. */
             cells: components["schemas"]["Cell"][];
         };
-        /** @description Makes a drive from a version of another. */
+        /** @description Creates a drive from a version of another one. */
         Clone: {
             /** @description The new drive's name. */
             name: string;
             /**
-             * @description The version; without, the current one.
+             * @description The version; if left out, the current one.
              * @default null
              */
             snapshot: string | null;
@@ -1653,23 +1650,23 @@ export interface components {
         /** @description A closed drive. */
         Closed: {
             /**
-             * @description What to do about it, where that is more than its state says.
+             * @description What to do about it, where the state does not say it.
              * @default null
              */
             advice: components["schemas"]["Advice"] | null;
-            /** @description Whether it was closed before. Then nothing was changed. */
+            /** @description Whether it was already closed. Then nothing was changed. */
             already?: boolean;
             /** @description How it is attached. */
             attach: components["schemas"]["AttachMode"] | null;
             /**
              * Format: uint64
-             * @description Bytes of the drive in the batch that is being uploaded; 0 where none is.
+             * @description Bytes of the drive in the batch that is being uploaded; 0 if there is none.
              * @default 0
              */
             batch_bytes: number;
             /**
              * Format: uint64
-             * @description Of those, the bytes that the store has taken.
+             * @description How many of these bytes the store has received.
              * @default 0
              */
             batch_done_bytes: number;
@@ -1687,7 +1684,7 @@ export interface components {
             cache: components["schemas"]["CacheSplit"];
             /**
              * Format: uint64
-             * @description Bytes that the cache may take.
+             * @description The most bytes the cache may take.
              */
             cache_limit_bytes: number;
             /**
@@ -1695,7 +1692,7 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
-            /** @description The collection of garbage in its store that is under way. */
+            /** @description The garbage collection that is running in its store. */
             collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
@@ -1708,7 +1705,7 @@ export interface components {
              */
             dirty_bytes: number;
             /**
-             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
+             * @description Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
              * @default false
              */
             draining: boolean;
@@ -1719,19 +1716,19 @@ export interface components {
             epoch: number;
             /**
              * Format: uint64
-             * @description Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
+             * @description Bytes fetched for programs that read, including readahead, since the drive was opened.
              * @default 0
              */
             fetched_bytes: number;
             /**
              * Format: uint64
-             * @description Of those, the bytes that were read.
+             * @description How many of these bytes were read.
              * @default 0
              */
             fetched_used_bytes: number;
-            /** @description Forks that this device has, until a person decides what becomes of each. */
+            /** @description Forks that this device has, until a person decides about each. */
             forks: components["schemas"]["Fork"][];
-            /** @description Who has it. */
+            /** @description The device that has it. */
             holder: components["schemas"]["Holder"] | null;
             /**
              * Format: uint64
@@ -1740,11 +1737,11 @@ export interface components {
             journal_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that the journal may take.
+             * @description The most bytes the journal may take.
              */
             journal_limit_bytes: number;
             /**
-             * @description Whether names of files and folders are missing here: without the store some folders cannot be listed.
+             * @description Whether names of files and folders are missing here: without the store, some folders cannot be listed.
              * @default false
              */
             lacks_metadata: boolean;
@@ -1755,47 +1752,47 @@ export interface components {
             /** @description Its name on this device. */
             name: string;
             /**
-             * @description Whether other credentials help, or any: uploads and downloads wait for them.
+             * @description Whether uploads and downloads wait for credentials, new ones or any.
              * @default false
              */
             needs_login: boolean;
             /**
              * Format: uint64
-             * @description Age of the oldest of them.
+             * @description Age of the oldest change that is not in the store.
              */
             oldest_dirty_age_ms: number;
             /**
-             * @description Whether a person has switched uploads and background downloads of it off.
+             * @description Whether a person has paused its uploads and background downloads.
              * @default false
              */
             paused: boolean;
             /**
              * Format: uint64
-             * @description Bytes that are wanted from the store.
+             * @description Bytes that are requested from the store.
              */
             pending_pull_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that are always kept on this device.
+             * @description Bytes that are pinned on this device.
              */
             pinned_bytes: number;
             /**
-             * @description What that is, and how far it is here.
+             * @description What is pinned, and how much of it is here.
              * @default []
              */
             pins: components["schemas"]["Pin"][];
             /**
              * Format: uint64
-             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+             * @description How many of these bytes are only prefetched, because they were read first when the drive was opened before. This can be stopped.
              * @default 0
              */
             prefetch_bytes: number;
-            /** @description The HTTP proxy through which the store is asked, as host and port. */
+            /** @description The HTTP proxy through which the store is reached, as host and port. */
             proxy?: string | null;
-            /** @description Why it is in that state, for people; null where there is nothing to say. */
+            /** @description The reason for the state, for people; null if there is nothing to say. */
             reason: string | null;
             /**
-             * @description Those that were received, by kind of request.
+             * @description The bytes received, by kind of request.
              * @default {
              *       "delete": 0,
              *       "get": 0,
@@ -1811,16 +1808,16 @@ export interface components {
              */
             received_bytes: number;
             /**
-             * @description Further stores that have what the first one has.
+             * @description Additional stores that have a copy of what the store has.
              * @default []
              */
             replicas: components["schemas"]["ReplicaStatus"][];
-            /** @description Requests to its stores since the drive was opened, with those that the opening took. */
+            /** @description Requests to its stores since the drive was opened, including those for opening it. */
             requests: components["schemas"]["ByKind"];
             /** @description The current version. */
             root: string | null;
             /**
-             * @description Those that were sent, by kind of request.
+             * @description The bytes sent, by kind of request.
              * @default {
              *       "delete": 0,
              *       "get": 0,
@@ -1835,7 +1832,7 @@ export interface components {
              * @description Bytes of bodies sent with its requests.
              */
             sent_bytes: number;
-            /** @description Since when. */
+            /** @description The time since when it has been in this state. */
             since: string;
             /**
              * Format: uint64
@@ -1844,29 +1841,29 @@ export interface components {
             size_bytes: number;
             /** @description Its state. */
             state: components["schemas"]["DriveState"];
-            /** @description Where its data lives. */
+            /** @description Where its data is stored. */
             store: string;
             /** @description What the store can do. */
             store_mode: components["schemas"]["StoreMode"];
             /**
              * Format: uint64
-             * @description Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+             * @description Bytes that were saved here and are only in the journal yet. Together with the cache they are about what is here.
              * @default 0
              */
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
+             * @description Bytes that wait for upload, as the one total. It falls while they are uploaded.
              */
             unpushed_bytes: number;
             /**
-             * @description Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+             * @description Whether they have been counted. If not, `unpushed_bytes` is 1 and stands for any number.
              * @default true
              */
             unpushed_is_known: boolean;
             /**
              * Format: uint64
-             * @description Bytes of the drive that the store has taken since the drive was opened.
+             * @description Bytes of the drive that the store has received since the drive was opened.
              * @default 0
              */
             uploaded_bytes: number;
@@ -1875,12 +1872,12 @@ export interface components {
              * @description Bytes that files on the drive take, where it is mounted.
              */
             used_bytes: number;
-            /** @description Its identity. */
+            /** @description Its UUID. */
             uuid: string;
         };
         /** @description Kinds of failure. */
         Code: "failed" | "usage" | "not_found" | "gone" | "exists" | "held" | "offline" | "credentials" | "passphrase_needed" | "passphrase_wrong" | "corrupt" | "diverged" | "newer" | "weak_store" | "unsent" | "conflict" | "paused" | "state" | "privileges" | "full" | "no_daemon" | "interrupted" | "session" | "foreign";
-        /** @description What a collection did. */
+        /** @description The result of a garbage collection. */
         Collected: {
             /**
              * Format: uint64
@@ -1894,64 +1891,64 @@ export interface components {
             deleted: number;
             /**
              * Format: uint64
-             * @description Bytes that are not, and are still there.
+             * @description Bytes that are not in use and are still there.
              */
             garbage_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that are reached.
+             * @description Bytes that are in use.
              */
             live_bytes: number;
         };
-        /** @description How far a collection of garbage is that is under way. */
+        /** @description How far a running garbage collection is. */
         Collecting: {
             /**
              * Format: uint64
              * @description Objects of this stage that are done.
              */
             done: number;
-            /** @description What is being done. */
+            /** @description What it is doing. */
             stage: components["schemas"]["CollectingStage"];
             /**
              * Format: uint64
-             * @description How many there are; 0 where nobody knows yet.
+             * @description Objects of this stage in total; 0 while not known.
              */
             total: number;
         };
-        /** @description What a collection of garbage does, in this order. */
+        /** @description The stages of a garbage collection, in order. */
         CollectingStage: "looking" | "deleting" | "repacking";
         /** @description Compares a fork with its drive's current version. */
         Compare: {
             /**
-             * @description How what is closed is attached for it.
+             * @description How to attach the versions that are not open.
              * @default auto
              */
             attach: components["schemas"]["AttachMode"];
         };
-        /** @description What differs between two versions. */
+        /** @description The differences between two versions. */
         Compared: {
-            /** @description By their paths, in order. A directory that only one version has stands for all that is in it. */
+            /** @description The differences, in order of their paths. A directory that only one version has stands for everything in it. */
             differences: components["schemas"]["Difference"][];
             /**
              * Format: uint64
-             * @description How many more there are.
+             * @description How many differences are not listed.
              */
             more: number;
             /**
              * Format: uint64
-             * @description Directories that may not be read, in both versions together: what is in them is not compared.
+             * @description Directories, in both versions together, that cannot be read: their contents are not compared.
              */
             unreadable: number;
         };
-        /** @description Makes a drive. */
+        /** @description Creates a drive. */
         Create: {
-            /** @description Whether a place will do where others have files. */
+            /** @description Whether to accept a place where others have files. */
             beside_others?: boolean;
-            /** @description Credentials of the store, to be kept; without, those that are kept already are used. */
+            /** @description Credentials of the store, to be saved; if left out, the saved ones are used. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
-            /** @description Whether what is stored is encrypted; then a passphrase is needed. */
+            /** @description Whether to encrypt what is stored; this needs a passphrase. */
             encrypt: boolean;
-            /** @description Whether a directory will do that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers may then both take the drive. */
+            /** @description Whether to accept a directory that Syncthing, Dropbox or Nextcloud keeps in sync. Two computers could then take the drive at once. */
             in_synced_folder?: boolean;
             /** @description Its name on this device. */
             name: string;
@@ -1962,105 +1959,105 @@ export interface components {
             secrets: components["schemas"]["Secrets"];
             /**
              * Format: uint64
-             * @description Its size; without, 1 TiB. A drive takes only the space that its files use, and can be grown.
+             * @description Its size; 1 TiB if left out. A drive takes only the space that its files use, and can be grown.
              */
             size_bytes?: number | null;
-            /** @description Where its data lives. */
+            /** @description Where its data is stored. */
             store: string;
             /**
-             * @description The weakest promise of a store that will do.
+             * @description The weakest store mode to accept.
              * @default claim
              */
             weakest: components["schemas"]["StoreMode"];
         };
         /** @description Creates a directory. */
         CreateDirectory: {
-            /** @description Its name there, one part of a path. */
+            /** @description The new directory's name, one part of a path. */
             name: string;
-            /** @description The absolute path of the directory that it is to lie in. */
+            /** @description The absolute path of the directory above the new one. */
             parent: string;
         };
-        /** @description A drive that is known now. */
+        /** @description A drive that is now known on this device. */
         Created: {
             /** @description Whether the drive is encrypted. If not, anyone who can read the store can read the files. */
             encrypted: boolean;
-            /** @description The recovery key, told once, when an encrypted drive is made. */
+            /** @description The recovery key, shown only once, when an encrypted drive is created. */
             recovery_key?: string | null;
             /**
              * Format: uint64
-             * @description Its size, where it was made now.
+             * @description Its size, if it was created by this request.
              */
             size_bytes?: number | null;
             /** @description What the store can do. */
             store_mode: components["schemas"]["StoreMode"];
-            /** @description Its identity. */
+            /** @description Its UUID. */
             uuid: string;
         };
         /** @description The daemon. */
         DaemonStatus: {
             /**
              * Format: uint32
-             * @description Its process.
+             * @description Its process id.
              */
             pid: number;
             /**
              * Format: uint64
-             * @description How long it has run.
+             * @description How long it has been running.
              */
             uptime_ms: number;
             /** @description Its version. */
             version: string;
         };
-        /** @description What a look at the system found. */
+        /** @description The result of looking for problems on this computer. */
         Diagnosis: {
-            /** @description What was looked at: problems first. */
+            /** @description Everything that was checked, problems first. */
             findings: components["schemas"]["Finding"][];
-            /** @description Whether nothing is wrong. */
+            /** @description Whether there are no problems. */
             ok: boolean;
             /**
-             * @description How many problems there are, and with what, for people.
+             * @description How many problems there are, and where, for people.
              * @default
              */
             summary: string;
         };
         /** @description One text. */
         DiagnosticFile: {
-            /** @description What it is called. */
+            /** @description The name of the text. */
             name: string;
-            /** @description What is in it. */
+            /** @description Its contents. */
             text: string;
         };
         /**
-         * @description Texts about this computer's drives, without secrets: names of drives and devices, addresses of stores without who logs in
-         *     there, versions, states, and the end of the log.
+         * @description Texts about this computer's drives, without secrets: names of drives and devices, addresses of stores without logins, versions, states,
+         *     and the end of the log.
          */
         Diagnostics: {
-            /** @description Each as a text. */
+            /** @description The texts. */
             files: components["schemas"]["DiagnosticFile"][];
         };
         /** @description A file or a directory that differs. */
         Difference: {
-            /** @description As the current version has it; null where it has none. */
+            /** @description The current version's; null if it has none. */
             current: components["schemas"]["VersionOfFile"] | null;
-            /** @description As the fork has it; null where it has none. */
+            /** @description The fork's version; null if it has none. */
             fork: components["schemas"]["VersionOfFile"] | null;
             /** @description Its path, relative to the root of the drive. */
             path: string;
         };
-        /** @description What directories are in one. */
+        /** @description The directories in a directory. */
         Directories: {
             /**
              * Format: uint64
-             * @description Directories that are not named: those beyond the longest list, and those whose names are not UTF-8.
+             * @description How many directories are not named: those beyond the longest list, and those whose names are not UTF-8.
              */
             left_out: number;
-            /** @description Names of directories in it, in order. They may hold any character but a slash. */
+            /** @description Names of the directories in it, sorted. They may contain any character but a slash. */
             names: string[];
-            /** @description What it lies in; null at the top. */
+            /** @description The directory above it; null at the top. */
             parent: string | null;
-            /** @description Which was looked into: the one that was asked for, or the nearest above it that is there. */
+            /** @description The directory listed: the requested one, or the nearest one above it that exists. */
             path: string;
-            /** @description Whether one can be created in it. */
+            /** @description Whether a directory can be created in it. */
             writable: boolean;
         };
         /** @description How far something is. */
@@ -2078,10 +2075,10 @@ export interface components {
         };
         /** @description The state of a drive. */
         DriveState: "Ready" | "Connecting" | "Syncing" | "Offline" | "Paused" | "Recovering" | "Read-only" | "Conflict" | "Needs attention" | "Closed";
-        /** @description How a drive is. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0. */
+        /** @description The status of a drive. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0. */
         DriveStatus: {
             /**
-             * @description What to do about it, where that is more than its state says.
+             * @description What to do about it, where the state does not say it.
              * @default null
              */
             advice: components["schemas"]["Advice"] | null;
@@ -2089,13 +2086,13 @@ export interface components {
             attach: components["schemas"]["AttachMode"] | null;
             /**
              * Format: uint64
-             * @description Bytes of the drive in the batch that is being uploaded; 0 where none is.
+             * @description Bytes of the drive in the batch that is being uploaded; 0 if there is none.
              * @default 0
              */
             batch_bytes: number;
             /**
              * Format: uint64
-             * @description Of those, the bytes that the store has taken.
+             * @description How many of these bytes the store has received.
              * @default 0
              */
             batch_done_bytes: number;
@@ -2113,7 +2110,7 @@ export interface components {
             cache: components["schemas"]["CacheSplit"];
             /**
              * Format: uint64
-             * @description Bytes that the cache may take.
+             * @description The most bytes the cache may take.
              */
             cache_limit_bytes: number;
             /**
@@ -2121,7 +2118,7 @@ export interface components {
              * @description Bytes on this device.
              */
             cached_bytes: number;
-            /** @description The collection of garbage in its store that is under way. */
+            /** @description The garbage collection that is running in its store. */
             collecting?: components["schemas"]["Collecting"] | null;
             /**
              * Format: uint32
@@ -2134,7 +2131,7 @@ export interface components {
              */
             dirty_bytes: number;
             /**
-             * @description Whether it is closed, and what only this device has goes on being uploaded without anybody's doing, as far as its state lets it.
+             * @description Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
              * @default false
              */
             draining: boolean;
@@ -2145,19 +2142,19 @@ export interface components {
             epoch: number;
             /**
              * Format: uint64
-             * @description Bytes that were fetched for programs that read, and ahead of them, since the drive was opened.
+             * @description Bytes fetched for programs that read, including readahead, since the drive was opened.
              * @default 0
              */
             fetched_bytes: number;
             /**
              * Format: uint64
-             * @description Of those, the bytes that were read.
+             * @description How many of these bytes were read.
              * @default 0
              */
             fetched_used_bytes: number;
-            /** @description Forks that this device has, until a person decides what becomes of each. */
+            /** @description Forks that this device has, until a person decides about each. */
             forks: components["schemas"]["Fork"][];
-            /** @description Who has it. */
+            /** @description The device that has it. */
             holder: components["schemas"]["Holder"] | null;
             /**
              * Format: uint64
@@ -2166,11 +2163,11 @@ export interface components {
             journal_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that the journal may take.
+             * @description The most bytes the journal may take.
              */
             journal_limit_bytes: number;
             /**
-             * @description Whether names of files and folders are missing here: without the store some folders cannot be listed.
+             * @description Whether names of files and folders are missing here: without the store, some folders cannot be listed.
              * @default false
              */
             lacks_metadata: boolean;
@@ -2181,47 +2178,47 @@ export interface components {
             /** @description Its name on this device. */
             name: string;
             /**
-             * @description Whether other credentials help, or any: uploads and downloads wait for them.
+             * @description Whether uploads and downloads wait for credentials, new ones or any.
              * @default false
              */
             needs_login: boolean;
             /**
              * Format: uint64
-             * @description Age of the oldest of them.
+             * @description Age of the oldest change that is not in the store.
              */
             oldest_dirty_age_ms: number;
             /**
-             * @description Whether a person has switched uploads and background downloads of it off.
+             * @description Whether a person has paused its uploads and background downloads.
              * @default false
              */
             paused: boolean;
             /**
              * Format: uint64
-             * @description Bytes that are wanted from the store.
+             * @description Bytes that are requested from the store.
              */
             pending_pull_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that are always kept on this device.
+             * @description Bytes that are pinned on this device.
              */
             pinned_bytes: number;
             /**
-             * @description What that is, and how far it is here.
+             * @description What is pinned, and how much of it is here.
              * @default []
              */
             pins: components["schemas"]["Pin"][];
             /**
              * Format: uint64
-             * @description Of those, what is fetched ahead only because it was read first at the last openings. It can be stopped.
+             * @description How many of these bytes are only prefetched, because they were read first when the drive was opened before. This can be stopped.
              * @default 0
              */
             prefetch_bytes: number;
-            /** @description The HTTP proxy through which the store is asked, as host and port. */
+            /** @description The HTTP proxy through which the store is reached, as host and port. */
             proxy?: string | null;
-            /** @description Why it is in that state, for people; null where there is nothing to say. */
+            /** @description The reason for the state, for people; null if there is nothing to say. */
             reason: string | null;
             /**
-             * @description Those that were received, by kind of request.
+             * @description The bytes received, by kind of request.
              * @default {
              *       "delete": 0,
              *       "get": 0,
@@ -2237,16 +2234,16 @@ export interface components {
              */
             received_bytes: number;
             /**
-             * @description Further stores that have what the first one has.
+             * @description Additional stores that have a copy of what the store has.
              * @default []
              */
             replicas: components["schemas"]["ReplicaStatus"][];
-            /** @description Requests to its stores since the drive was opened, with those that the opening took. */
+            /** @description Requests to its stores since the drive was opened, including those for opening it. */
             requests: components["schemas"]["ByKind"];
             /** @description The current version. */
             root: string | null;
             /**
-             * @description Those that were sent, by kind of request.
+             * @description The bytes sent, by kind of request.
              * @default {
              *       "delete": 0,
              *       "get": 0,
@@ -2261,7 +2258,7 @@ export interface components {
              * @description Bytes of bodies sent with its requests.
              */
             sent_bytes: number;
-            /** @description Since when. */
+            /** @description The time since when it has been in this state. */
             since: string;
             /**
              * Format: uint64
@@ -2270,29 +2267,29 @@ export interface components {
             size_bytes: number;
             /** @description Its state. */
             state: components["schemas"]["DriveState"];
-            /** @description Where its data lives. */
+            /** @description Where its data is stored. */
             store: string;
             /** @description What the store can do. */
             store_mode: components["schemas"]["StoreMode"];
             /**
              * Format: uint64
-             * @description Bytes that were saved here and are in the journal alone yet. With those of the cache they are about what is here.
+             * @description Bytes that were saved here and are only in the journal yet. Together with the cache they are about what is here.
              * @default 0
              */
             unapplied_bytes: number;
             /**
              * Format: uint64
-             * @description Bytes that wait for upload: the one figure of that. It falls as they are uploaded.
+             * @description Bytes that wait for upload, as the one total. It falls while they are uploaded.
              */
             unpushed_bytes: number;
             /**
-             * @description Whether somebody has counted them: else `unpushed_bytes` is 1 and stands for whatever there may be.
+             * @description Whether they have been counted. If not, `unpushed_bytes` is 1 and stands for any number.
              * @default true
              */
             unpushed_is_known: boolean;
             /**
              * Format: uint64
-             * @description Bytes of the drive that the store has taken since the drive was opened.
+             * @description Bytes of the drive that the store has received since the drive was opened.
              * @default 0
              */
             uploaded_bytes: number;
@@ -2301,7 +2298,7 @@ export interface components {
              * @description Bytes that files on the drive take, where it is mounted.
              */
             used_bytes: number;
-            /** @description Its identity. */
+            /** @description Its UUID. */
             uuid: string;
         };
         /** @description An entry. One without a label is a line between others. */
@@ -2320,11 +2317,11 @@ export interface components {
             /** @description What it opens. */
             submenu: components["schemas"]["Entry"][];
         };
-        /** @description What is in folders. Other things, such as links and sockets, are not listed: nothing of theirs can be kept. */
+        /** @description The kinds of entries. Others, such as links and sockets, are not listed: they have nothing that could be kept. */
         EntryKind: "folder" | "file";
-        /** @description How far something is on this device. */
+        /** @description How much of an entry is on this device. */
         EntryState: "online_only" | "available" | "always_keep" | "partly";
-        /** @description Something that happened. */
+        /** @description An event. */
         Event: components["schemas"]["DriveStatus"] | {
             /** @constant */
             event: "removed";
@@ -2338,20 +2335,20 @@ export interface components {
             /** @description The drive. */
             name: string;
         };
-        /** @description What was taken out of the cache. */
+        /** @description The result of removing files from the cache. */
         Evicted: {
             /**
              * Format: uint64
-             * @description Bytes of the local disk that are free now.
+             * @description Bytes freed on the local disk.
              */
             bytes_freed: number;
             /**
              * Format: uint64
-             * @description Bytes that stayed: changes that are not uploaded yet, metadata, and what is always kept here.
+             * @description Bytes that stayed: changes that are not uploaded yet, metadata, and pinned files.
              */
             stayed_bytes: number;
         };
-        /** @description Why a request failed: the cause, what it means for one's data, and what to do. */
+        /** @description Why a request failed: the cause, what it means for the user's data, and what to do. */
         Failure: {
             /** @description What to do next, for people at a terminal: the sentences of `actions`. */
             action: string;
@@ -2361,74 +2358,74 @@ export interface components {
             code: components["schemas"]["Code"];
             /** @description What it means for the data. */
             consequence: string;
-            /** @description Who has the drive, where that is the cause. */
+            /** @description The device that has the drive, where that is the cause. */
             holder?: components["schemas"]["Holder"] | null;
-            /** @description The cause, one sentence. */
+            /** @description The cause, as one sentence. */
             message: string;
-            /** @description The actions for people at a page. */
+            /** @description The same actions for people at a page. */
             on_screen?: components["schemas"]["Step"][];
         };
-        /** @description What is in a version. */
+        /** @description Kinds of files in a version. */
         FileKind: "file" | "directory" | "link" | "other";
         /** @description Asks which drives a store has. */
         FindDrives: {
-            /** @description With these credentials, which are not kept; without, with those that are. */
+            /** @description The credentials to use, which are not saved; if left out, the saved ones. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /**
-             * @description What unlocks them, if they are encrypted: their names are sealed too.
+             * @description The secrets that unlock them, if they are encrypted: their names are encrypted too.
              * @default {}
              */
             secrets: components["schemas"]["Secrets"];
             /** @description The store. */
             store: string;
         };
-        /** @description One thing that was looked at. */
+        /** @description One thing that was checked. */
         Finding: {
-            /** @description What fixes it, where something does, for people at a terminal: the sentences of `actions`. */
+            /** @description How to fix it, if it can be fixed, for people at a terminal: the sentences of `actions`. */
             action: string | null;
-            /** @description What fixes it, as data. */
+            /** @description How to fix it, as data. */
             actions?: components["schemas"]["Action"][];
             /** @description How it is, for people. */
             detail: string;
-            /** @description Whether it is as it should be. */
+            /** @description Whether it is in order. */
             ok: boolean;
-            /** @description The actions for people at a page. */
+            /** @description The same actions for people at a page. */
             on_screen?: components["schemas"]["Step"][];
             /**
-             * @description Whether a repair has just mended it.
+             * @description Whether a repair has just fixed it.
              * @default false
              */
             repaired: boolean;
-            /** @description What. */
+            /** @description What was checked. */
             subject: string;
         };
-        /** @description What is in a folder: one level of it. */
+        /** @description One entry of a folder. Folders below it are not listed. */
         FolderEntry: {
             /**
              * Format: uint64
-             * @description Bytes that a file takes on the drive. Of a folder 0: what is below it is not looked at.
+             * @description Bytes that a file takes on the drive; 0 for a folder, because its contents are not read.
              */
             bytes: number;
-            /** @description What it is. */
+            /** @description Its kind. */
             kind: components["schemas"]["EntryKind"];
             /**
              * Format: uint64
-             * @description Bytes of them that are on this device.
+             * @description How many of these bytes are on this device.
              */
             local_bytes: number;
-            /** @description Its name. What is not UTF-8 in it is shown as U+FFFD. */
+            /** @description Its name. Bytes that are not UTF-8 are shown as U+FFFD. */
             name: string;
             /** @description The pin that keeps it: a path relative to the drive's root, or "" for the whole drive. */
             pinned_by: string | null;
             /**
-             * @description How it is. Of a folder it is `always_keep` where all of it is pinned, `partly` where something below it is, else
-             *     `null`: what is below it is not looked at.
+             * @description Its state. A folder is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
+             *     contents are not read.
              */
             state: components["schemas"]["EntryState"] | null;
         };
-        /** @description A fork: what this device had of a drive when another one took it over, with all changes on top. A drive of its own. */
+        /** @description A fork: this device's state of a drive, with all its changes, from when another device took the drive over. It is a drive of its own. */
         Fork: {
-            /** @description The version that it goes on from. */
+            /** @description The version that it is based on. */
             base: string;
             /**
              * Format: uint64
@@ -2437,35 +2434,35 @@ export interface components {
             bytes: number;
             /** @description The device whose changes it has. */
             device: string;
-            /** @description Whether it is still mounted as the drive was, since programs use it. Closing the drive sets it apart. */
+            /** @description Whether it is still mounted in the drive's place, because programs use it. Closing the drive separates it. */
             in_place: boolean;
-            /** @description When that was found out. */
+            /** @description When the takeover was noticed. */
             made_at: string;
             /** @description Where it is mounted. */
             mountpoint: string | null;
-            /** @description What it is called: "work (fork from laptop, 2026-11-20)". */
+            /** @description Its name, such as "work (fork from laptop, 2026-11-20)". */
             name: string;
             /**
              * Format: uint64
-             * @description Changes that are not uploaded.
+             * @description Journal records that are not uploaded.
              */
             records: number;
             /**
              * Format: uint64
-             * @description The size of the block device, as the fork has it; 0 where that is not known.
+             * @description The size of the block device in the fork; 0 if unknown.
              * @default 0
              */
             size_bytes: number;
             /** @description The device that took the drive over. */
             taken_by: string;
-            /** @description Its identity. */
+            /** @description Its UUID. */
             uuid: string;
         };
-        /** @description Who has a drive. */
+        /** @description The device that has a drive. */
         Holder: {
             /**
              * Format: uint64
-             * @description Its generation.
+             * @description Its epoch, the writer's generation.
              */
             epoch: number;
             /** @description When it last committed, RFC 3339, or null. */
@@ -2473,14 +2470,14 @@ export interface components {
             /** @description The device's name. */
             name: string;
         };
-        /** @description What is done about programs that read the beginnings of one file after another, as thumbnailers and indexers do. */
+        /** @description How to treat programs that read the beginnings of one file after another, as thumbnailers and indexers do. */
         Indexers: "slow" | "full";
         /** @description Makes a fork an ordinary drive of this device. */
         Keep: {
-            /** @description What to call it. */
+            /** @description The name that the drive will have. */
             name: string;
         };
-        /** @description Where credentials are kept. */
+        /** @description Where credentials are saved. */
         KeptIn: "keyring" | "file";
         /** @description Names a snapshot. */
         Label: {
@@ -2498,20 +2495,20 @@ export interface components {
         };
         /** @description A drive that stays mounted. */
         LeftMounted: {
-            /** @description Where. */
+            /** @description Where it is mounted. */
             mountpoint: string;
             /** @description Its name. */
             name: string;
         };
-        /** @description What may be taken: of the network by all drives together, of the local disk by each. */
+        /** @description The limits: of the network for all drives together, of the local disk for each drive. */
         Limits: {
             /**
              * Format: uint64
-             * @description Bytes of cache for each drive; `null` is half of the disk that would be free without it.
+             * @description Bytes of cache for each drive; `null` for half of the disk space that would be free without the cache.
              */
             cache_bytes: number | null;
             /**
-             * @description Bytes of cache for drives that have a limit of their own.
+             * @description Bytes of cache for drives with a limit of their own.
              * @default {}
              */
             cache_of: {
@@ -2519,89 +2516,89 @@ export interface components {
             };
             /**
              * Format: uint64
-             * @description Bytes of cache for all drives together, those that are closed too; `null` is no limit.
+             * @description Bytes of cache for all drives together, including closed ones; `null` for no limit.
              * @default null
              */
             cache_total_bytes: number | null;
             /**
              * Format: uint64
-             * @description Bytes per second from stores; `null` is no limit.
+             * @description Bytes per second from stores; `null` for no limit.
              */
             down_bytes_per_s: number | null;
             /**
-             * @description What is done about programs that read the beginnings of one file after another.
+             * @description How to treat programs that read the beginnings of one file after another.
              * @default slow
              */
             indexers: components["schemas"]["Indexers"];
-            /** @description Whether the network does so now; `null` where nobody can say (NetworkManager does). */
+            /** @description Whether the network is metered now; `null` where this is not known (NetworkManager reports it). */
             metered: boolean | null;
-            /** @description What is done where the network counts what it carries. */
+            /** @description What to do on a metered network. */
             on_metered: components["schemas"]["OnMetered"];
             /**
-             * @description Until when uploads and background downloads of all drives are paused; `null` where they are not.
+             * @description When the pause of uploads and background downloads of all drives ends; `null` if they are not paused.
              * @default null
              */
             paused_until: string | null;
             /**
-             * @description Whether stores are asked through an HTTP proxy.
+             * @description Whether stores are reached through an HTTP proxy.
              * @default off
              */
             proxy: components["schemas"]["ProxyUse"];
-            /** @description The proxy that is used now, as host and port. */
+            /** @description The proxy in use now, as host and port. */
             proxy_address?: string | null;
-            /** @description Hosts that are asked directly all the same, where that is set here. */
+            /** @description Hosts that are reached without the proxy, if they are set here. */
             proxy_except?: string | null;
             /**
-             * @description The hours in which uploads and background downloads wait; `null` where there are none.
+             * @description The hours in which uploads and background downloads wait; `null` if there are none.
              * @default null
              */
             quiet: components["schemas"]["QuietHours"] | null;
             /**
-             * @description Whether it is such an hour now.
+             * @description Whether these hours are now.
              * @default false
              */
             quiet_now: boolean;
             /**
              * Format: uint64
-             * @description Bytes per second to stores; `null` is no limit.
+             * @description Bytes per second to stores; `null` for no limit.
              */
             up_bytes_per_s: number | null;
-            /** @description Whether uploads and background downloads wait because of that now. */
+            /** @description Whether uploads and background downloads wait now because the network is metered. */
             waiting: boolean;
         };
-        /** @description Serves the pages and the API to browsers of other computers, which sign in with a password. */
+        /** @description Serves the pages and the API to browsers on other computers, which sign in with a password. */
         ListenWeb: {
             /** @description The address and port of this computer, such as `0.0.0.0:8443`. */
             address: string;
-            /** @description Files of the certificate and its key; without, the daemon makes a certificate of its own. */
+            /** @description The files with the certificate and its key; if left out, the daemon makes its own certificate. */
             certificate?: components["schemas"]["CertificateFiles"] | null;
-            /** @description Without TLS, for a proxy on this computer: only at an address of loopback. */
+            /** @description Serve without TLS, for a proxy on this computer: only on a loopback address. */
             in_the_clear?: boolean;
-            /** @description The password. It is kept as a hash. */
+            /** @description The password. Only its hash is stored. */
             password: string;
         };
-        /** @description Where browsers of other computers find the pages. */
+        /** @description Where browsers on other computers find the pages. */
         ListeningWeb: {
             /** @description SHA-256 of the certificate, as browsers show it; null without TLS. */
             fingerprint: string | null;
             /** @description Whether no authority has signed the certificate, so that browsers warn. */
             is_own_certificate: boolean;
-            /** @description The address, by this computer's name where it listens at all of its addresses. */
+            /** @description The address, with this computer's name if it listens on all of its addresses. */
             url: string;
         };
-        /** @description Keeps credentials for a store. */
+        /** @description Saves credentials for a store. */
         LogIn: {
             /** @description The credentials. */
             credentials: components["schemas"]["StoreCredentials"];
             /**
-             * @description Keep them in a file, even where there is a keyring.
+             * @description Save them in a file, even where there is a keyring.
              * @default false
              */
             no_keyring: boolean;
-            /** @description The store: a bucket with all its prefixes, or a WebDAV collection with all that is below it. */
+            /** @description The store: a bucket with all its prefixes, or a WebDAV collection with everything below it. */
             store: string;
             /**
-             * @description Keep them without trying them.
+             * @description Save them without testing them.
              * @default false
              */
             unchecked: boolean;
@@ -2611,7 +2608,7 @@ export interface components {
             /** @description The store. */
             store: string;
         };
-        /** @description Names files that are pinned, or that are to be taken out of the cache. */
+        /** @description Names files to unpin, or to remove from the cache. */
         NamedPaths: {
             /** @description ... or the name of a drive. */
             drive?: string | null;
@@ -2620,18 +2617,17 @@ export interface components {
         };
         /** @description A replica. */
         NamedReplica: {
-            /** @description Where it is. */
+            /** @description The address of its store. */
             store: string;
         };
-        /** @description A result that says nothing but that it is done. */
+        /** @description A result with nothing to report but success. */
         Nothing: Record<string, never>;
-        /** @description What is done on a network that counts what it carries, such as a phone's. */
+        /** @description What to do on a metered network, such as a phone's. */
         OnMetered: "pause" | "go_on";
         /** @description Opens a drive. */
         Open: {
             /**
-             * @description Where to mount it: an absolute path, or one that begins with `~/`; without, where that was said last,
-             *     or `~/Holdall/NAME`.
+             * @description Where to mount it: an absolute path, or one that begins with `~/`. If left out, the last mount point given, or `~/Holdall/NAME`.
              * @default null
              */
             at: string | null;
@@ -2641,60 +2637,60 @@ export interface components {
              */
             attach: components["schemas"]["AttachMode"];
             /**
-             * @description Only look; nothing in the store changes.
+             * @description Open it read-only; nothing in the store changes.
              * @default false
              */
             read_only: boolean;
             /**
-             * @description Open the store's version although it lacks changes that this device has seen (`diverged`). What only this device has is set
-             *     aside, and kept.
+             * @description Open the store's version although it lacks changes that this device has seen (`diverged`). Changes that only this device has are set
+             *     aside and kept.
              */
             set_aside?: boolean;
             /**
-             * @description The version under this label (only to look at).
+             * @description The version with this label (read-only).
              * @default null
              */
             snapshot: string | null;
-            /** @description Take it even if another device has it. What that one has not uploaded becomes a fork. */
+            /** @description Take it even if another device has it. Changes which that device has not uploaded become a fork. */
             take_over?: boolean;
             /**
              * Format: uint64
-             * @description From whom, where that was asked: the epoch of the holder that was shown. Where another one has it by now, that one is told
-             *     instead (`held`), and nothing is taken.
+             * @description Take it over only from this holder: the epoch that was shown to the user. If another holder has it by now, the request fails with
+             *     `held`, which names that holder, and nothing is taken.
              */
             take_over_from?: number | null;
         };
         /** @description An open drive. */
         Opened: {
-            /** @description Whether it was open before, as asked for. Then nothing was changed. */
+            /** @description Whether it was already open as requested. Then nothing was changed. */
             already?: boolean;
             /** @description How it is attached: "nbd" or "loop". */
             attach: components["schemas"]["AttachMode"];
             /**
-             * @description Why it was opened without its store: what is written stays on this computer until the store is back. If another
-             *     device has written to the drive by then, both versions are kept.
+             * @description Why it was opened without its store. Changes then stay on this computer until the store is back. If another device has written to
+             *     the drive by then, both versions are kept.
              */
             away_because?: string | null;
             /** @description The block device. */
             block_device: string;
             /**
              * Format: uint64
-             * @description The writer's generation; 0 for a version that is only looked at.
+             * @description The writer's generation; 0 for a version opened read-only.
              */
             epoch: number;
             /**
-             * @description Forks of it that this device has.
+             * @description Its forks that this device has.
              * @default []
              */
             forks: components["schemas"]["Fork"][];
             /** @description Where it is mounted. */
             mountpoint: string;
-            /** @description Why it is open only to look at, where writing was asked for. */
+            /** @description Why it is open read-only although writing was requested. */
             read_only_because?: string | null;
             /** @description The version that was opened. */
             root: string;
             /**
-             * @description Who had it, where it was taken over.
+             * @description The holder from which it was taken over.
              * @default null
              */
             took_over: components["schemas"]["Holder"] | null;
@@ -2731,139 +2727,139 @@ export interface components {
         };
         /** @description Changes the passphrase. */
         Passphrase: {
-            /** @description The new one. */
+            /** @description The new passphrase. */
             new_passphrase: string;
         };
-        /** @description What is always kept on this device: a path, or a whole drive. Figures of a drive that is closed are the last known ones, or 0. */
+        /** @description What is always kept on this device: a path, or a whole drive. Figures of a closed drive are the last known ones, or 0. */
         Pin: {
-            /** @description Where that is now; null while the drive is not mounted. */
+            /** @description Where that path is mounted now; null while the drive is not mounted. */
             at: string | null;
             /**
              * Format: uint64
-             * @description Bytes that they take on the drive.
+             * @description Bytes that these files take on the drive.
              */
             bytes: number;
             /** @description The drive's name on this device. */
             drive: string;
             /**
              * Format: uint64
-             * @description Files of which all is here. Those of a whole drive are not counted.
+             * @description Files that are here completely. Files of a whole drive are not counted.
              */
             files_ready: number;
             /**
              * Format: uint64
-             * @description Files.
+             * @description All files.
              */
             files_total: number;
-            /** @description Relative to the drive's root, which is "."; null for the whole drive. */
+            /** @description Its path relative to the drive's root, which is "."; null for the whole drive. */
             path: string | null;
             /**
              * Format: uint64
-             * @description Bytes of them that are here.
+             * @description How many of these bytes are here.
              */
             ready_bytes: number;
-            /** @description Why it is so, for people; null where there is nothing to say. */
+            /** @description The reason for the state, for people; null if there is nothing to say. */
             reason: string | null;
-            /** @description How it is. */
+            /** @description Its state. */
             state: components["schemas"]["PinState"];
             /**
              * Format: uint64
-             * @description Files and directories below the path that cannot be read, and are not kept.
+             * @description Files and directories below the path that cannot be read, and so are not kept.
              */
             unreadable: number;
         };
-        /** @description Always keeps files here: those at and below paths, or a whole drive. Files that come later below a path follow. */
+        /** @description Always keeps files on this device: those at and below paths, or a whole drive. Files that are added below a path later are kept too. */
         PinPaths: {
             /** @description ... or the name of a drive. */
             drive?: string | null;
             /**
-             * @description Only tell what it would be.
+             * @description Only report what would be pinned.
              * @default false
              */
             dry_run: boolean;
-            /** @description Only tell how far it is here, whether it could be kept or not. */
+            /** @description Only report how much of it is here, whether it could be pinned or not. */
             look?: boolean;
             /** @description Absolute paths on mounted drives ... */
             paths?: string[];
             /**
-             * @description Wait until all of it is here. Who goes away before ends the wait, and not the pin.
+             * @description Wait until all of it is here. A client that disconnects earlier ends the wait, but not the pin.
              * @default false
              */
             wait: boolean;
         };
-        /** @description How a pin is. */
+        /** @description The state of a pin. */
         PinState: "Always keep" | "Syncing" | "Offline" | "Paused" | "Error" | "Closed";
         /** @description How far a long operation is. */
         Progress: {
             /**
              * Format: uint64
-             * @description So much of it.
+             * @description How much of it is done.
              */
             done: number;
-            /** @description What is being done, for people: "Uploading", "Checking objects". */
+            /** @description The current work, for people: "Uploading", "Checking objects". */
             stage: string;
             /**
              * Format: uint64
-             * @description Of so much; 0 where that is not known.
+             * @description How much there is in total; 0 where that is not known.
              */
             total: number;
             /** @description What is counted. */
             unit: components["schemas"]["Unit"];
         };
-        /** @description A replica that is to become the drive's store. */
+        /** @description Makes a replica the drive's store. */
         Promote: {
             /**
-             * @description What was uploaded and is not in the replica may be lost.
+             * @description Accept the loss of data that was uploaded but is not in the replica.
              * @default false
              */
             accept_loss: boolean;
-            /** @description Where it is. */
+            /** @description The address of the replica's store. */
             store: string;
             /**
-             * @description The weakest promise of a store that will do, where the drive's store now promises more.
+             * @description The weakest store mode to accept, where the drive's store now guarantees more.
              * @default claim
              */
             weakest: components["schemas"]["StoreMode"];
         };
-        /** @description What a promotion came to. */
+        /** @description The result of a promotion. */
         Promoted: {
             /** @description When it was committed. */
             committed_at: string;
-            /** @description Whether the former store was told; else other computers may still write there. */
+            /** @description Whether the former store was retired; if not, other computers may still write there. */
             former_store_told: boolean;
-            /** @description Whether this computer had seen a later version, which the replica does not have. */
+            /** @description Whether this computer had seen a later version that the replica lacks. */
             lost_versions: boolean;
-            /** @description The version that is current now. */
+            /** @description The version that is now current. */
             root: string;
             /** @description The drive's store from now on. */
             store: string;
         };
-        /** @description Whether stores are asked through an HTTP proxy. */
+        /** @description Whether stores are reached through an HTTP proxy. */
         ProxyUse: "off" | "environment" | "server";
-        /** @description An object that waits to be uploaded, or is on its way. */
+        /** @description An object that waits for upload, or is being uploaded. */
         Queued: {
             /**
              * Format: uint64
-             * @description Its bytes. What is not packed yet is counted as the journal has it.
+             * @description Its size in bytes. Changes that are not packed yet count as many bytes as in the journal.
              */
             bytes: number;
-            /** @description What it is. */
+            /** @description Its kind. */
             kind: components["schemas"]["QueuedKind"];
-            /** @description Why the store did not take it, the last time. */
+            /** @description Why the last try failed. */
             last_error: string | null;
-            /** @description When it is tried again; null while it is being tried, and for what waits for its turn. */
+            /** @description When it is tried again; null while it is being tried, and before its turn. */
             next_try_at: string | null;
             /**
              * Format: uint32
-             * @description How often it was tried; 0 for what is not packed yet.
+             * @description How often it was tried; 0 for changes that are not packed yet.
              */
             tries: number;
         };
-        /** @description What waits to be uploaded. */
+        /** @description Kinds of objects to upload. */
         QueuedKind: "segment" | "root" | "head" | "changes";
-        /** @description Hours in which uploads and background downloads wait, by this computer's clock. What is read is still fetched. */
+        /** @description Hours in which uploads and background downloads wait, by this computer's clock. Files that are opened are still downloaded. */
         QuietHours: {
-            /** @description The days on which they begin, Monday first. Without any there are no quiet hours. */
+            /** @description The days on which they begin, Monday first. With no day set there are no quiet hours. */
             days: boolean[];
             /**
              * Format: uint16
@@ -2872,18 +2868,18 @@ export interface components {
             from_minute: number;
             /**
              * Format: uint16
-             * @description When they end. Not after `from_minute`, it is on the next day.
+             * @description When they end. A time not after `from_minute` is on the next day.
              */
             until_minute: number;
         };
-        /** @description A recovery key, told once. */
+        /** @description A recovery key, shown only once. */
         RecoveryKey: {
             /**
-             * @description Whether the former one could not be taken away, and still opens it.
+             * @description Whether the old key could not be revoked, and still opens the drive.
              * @default false
              */
             former_stays: boolean;
-            /** @description It opens the drive when the passphrase is lost. */
+            /** @description The key. It opens the drive when the passphrase is lost. */
             recovery_key: string;
         };
         /** @description Removes a drive from this device. */
@@ -2894,36 +2890,36 @@ export interface components {
              */
             delete_data: boolean;
             /**
-             * @description Give up changes that are only on this device.
+             * @description Discard changes that are only on this device.
              * @default false
              */
             discard_unsent: boolean;
         };
-        /** @description What became of a drive that was removed. */
+        /** @description The result of removing a drive. */
         Removed: {
             /** @description What to do there next. */
             action: string | null;
-            /** @description What its store still has of it and of its family, for people; null where nothing was to be deleted there. */
+            /** @description What its store still has of the drive and its family, for people; null where nothing was to be deleted there. */
             left: string | null;
         };
-        /** @description How a replica stands. */
+        /** @description The state of a replica. */
         ReplicaState: "up_to_date" | "behind" | "trouble" | "closed";
-        /** @description How a replica is. */
+        /** @description The status of a replica. */
         ReplicaStatus: {
             /**
              * Format: uint64
              * @description Bytes known to be missing there.
              */
             behind_bytes: number;
-            /** @description When that was committed. */
+            /** @description When that version was committed. */
             committed_at: string | null;
-            /** @description Why, for people; null where there is nothing to say. */
+            /** @description The reason, for people; null if there is nothing to say. */
             reason: string | null;
-            /** @description How it stands. */
+            /** @description Its state. */
             state: components["schemas"]["ReplicaState"];
-            /** @description Where it is. */
+            /** @description The address of its store. */
             store: string;
-            /** @description The newest version that is there whole. */
+            /** @description The newest version that is there completely. */
             version: string | null;
         };
         /** @description Grows a drive. */
@@ -2958,17 +2954,17 @@ export interface components {
             /** @constant */
             screen: "settings";
         };
-        /** @description What unlocks a family. */
+        /** @description The secrets that unlock a family. */
         Secrets: {
             /** @description The passphrase. */
             passphrase?: string | null;
             /** @description The recovery key, as it was written down. */
             recovery_key?: string | null;
         };
-        /** @description Serves a drive by NBD, without attaching it. */
+        /** @description Serves a drive over NBD, without attaching it. */
         Serve: {
             /**
-             * @description Allow addresses beyond loopback: whoever reaches them can read and write the drive.
+             * @description Allow addresses beyond loopback: anyone who can reach them can read and write the drive.
              * @default false
              */
             insecure: boolean;
@@ -2987,50 +2983,50 @@ export interface components {
         ServeWeb: {
             /**
              * Format: uint16
-             * @description At this port of 127.0.0.1; without, at the one that is served already, else at the last one, else at any that is free.
+             * @description At this port of 127.0.0.1. If left out: at the port in use, otherwise the last one used, otherwise any free one.
              */
             port?: number | null;
         };
         /** @description A drive that is being served. */
         Served: {
-            /** @description Where: an NBD URI. */
+            /** @description The NBD URI. */
             uri: string;
         };
-        /** @description Changes of limits. What is left out stays as it is. */
+        /** @description Changes of limits. Limits that are left out stay as they are. */
         SetLimits: {
             /**
              * Format: uint64
-             * @description Bytes of cache for each drive; 0 takes the limit away, so that it is half of the disk again.
+             * @description Bytes of cache for each drive; 0 removes the limit, so that it is half of the disk again.
              */
             cache_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Bytes of cache for all drives together; 0 takes the limit away.
+             * @description Bytes of cache for all drives together; 0 removes the limit.
              */
             cache_total_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Bytes per second from stores; 0 takes the limit away.
+             * @description Bytes per second from stores; 0 removes the limit.
              */
             down_bytes_per_s?: number | null;
-            /** @description The drive that `cache_bytes` is for; without, it is for each that has no limit of its own. */
+            /** @description The drive for which `cache_bytes` is; if left out, it is for each drive without a limit of its own. */
             drive?: string | null;
-            /** @description What is done about programs that read the beginnings of one file after another. */
+            /** @description How to treat programs that read the beginnings of one file after another. */
             indexers?: components["schemas"]["Indexers"] | null;
-            /** @description What is done where the network counts what it carries. */
+            /** @description What to do on a metered network. */
             on_metered?: components["schemas"]["OnMetered"] | null;
             /**
              * Format: uint64
-             * @description For how long uploads and background downloads of all drives are paused from now on, a month at most; 0 ends the pause.
+             * @description For how long to pause uploads and background downloads of all drives from now on, a month at most; 0 ends the pause.
              */
             pause_for_ms?: number | null;
-            /** @description The HTTP proxy through which stores are asked. */
+            /** @description The HTTP proxy through which stores are reached. */
             proxy?: components["schemas"]["SetProxy"] | null;
-            /** @description Hours in which uploads and background downloads wait; without any day there are none. */
+            /** @description Hours in which uploads and background downloads wait; with no day set there are none. */
             quiet?: components["schemas"]["QuietHours"] | null;
             /**
              * Format: uint64
-             * @description Bytes per second to stores; 0 takes the limit away.
+             * @description Bytes per second to stores; 0 removes the limit.
              */
             up_bytes_per_s?: number | null;
         };
@@ -3045,26 +3041,26 @@ export interface components {
             /** @description `http://HOST:PORT`, without a login. */
             address: string;
             /**
-             * @description Hosts that are asked directly, separated by commas: names with all that is below them, addresses, `10.0.0.0/8`, `*`.
+             * @description Hosts to reach without the proxy, separated by commas: names with all their subdomains, addresses, `10.0.0.0/8`, `*`.
              * @default
              */
             except: string;
-            /** @description That one's password. It is never told. */
+            /** @description The user's password. It is never shown. */
             password?: string | null;
             /** @constant */
             use: "server";
-            /** @description Who asks it. */
+            /** @description The user at the proxy. */
             user?: string | null;
         };
         /** @description A version that is kept. */
         Snapshot: {
             /** @description Its label. */
             label: string;
-            /** @description Name of its root. */
+            /** @description The name of its root. */
             root: string;
             /**
              * Format: uint64
-             * @description Size of the drive then.
+             * @description The size of the drive at that time.
              */
             size_bytes: number;
             /** @description When it was taken. */
@@ -3072,17 +3068,18 @@ export interface components {
         };
         /** @description An action on a page: a sentence, and where a link leads or which command can be copied. */
         Step: {
-            /** @description What does it, where no page can. */
+            /** @description The command that does it, where no page can. */
             command?: string | null;
             /** @description What to do. */
             text: string;
-            /** @description Where that is done. */
+            /** @description The page on which to do it. */
             to?: components["schemas"]["Screen"] | null;
         };
-        /** @description The daemon ends. */
+        /** @description The daemon is stopping. */
         Stopping: {
             /**
-             * @description Drives that stay mounted without it. Programs that use them wait for the next daemon; so does what looks at all disks (sync, losetup).
+             * @description Drives that stay mounted without the daemon. Programs that use them wait for the next daemon; so do programs that look at all disks
+             *     (sync, losetup).
              * @default []
              */
             left: components["schemas"]["LeftMounted"][];
@@ -3115,60 +3112,60 @@ export interface components {
             /** @description The token. */
             token: string;
         };
-        /** @description A drive that a store has. */
+        /** @description A drive in a store. */
         StoreDrive: {
-            /** @description Its current version, and the device that has written it. */
+            /** @description Its current version, and the device that wrote it. */
             current: components["schemas"]["Version"];
             /** @description Whether that device still has it open. */
             held: boolean;
-            /** @description Whether it is what a device had of another drive when that was taken over. */
+            /** @description Whether it is a fork: what a device had of another drive when that drive was taken over. */
             is_fork: boolean;
-            /** @description What it is called on this device, where it is known. */
+            /** @description Its name on this device, if it is known here. */
             known_as: string | null;
             /** @description Its name there. */
             name: string;
-            /** @description Its identity. */
+            /** @description Its UUID. */
             uuid: string;
         };
-        /** @description One thing that was tried. */
+        /** @description One test. */
         StoreFinding: {
             /** @description How it went, for people. */
             detail: string;
-            /** @description Whether it is so. */
+            /** @description Whether the test passed. */
             ok: boolean;
-            /** @description What, for people. */
+            /** @description What was tested, for people. */
             subject: string;
         };
-        /** @description Credentials that are kept. They are never told. */
+        /** @description Credentials that are saved. They are never shown. */
         StoreLogin: {
             /** @description Drives of this device that use them. */
             drives: string[];
-            /** @description Where they are. */
+            /** @description Where they are saved. */
             kept: components["schemas"]["KeptIn"];
-            /** @description What they are for. */
+            /** @description The store that they are for. */
             store: string;
-            /** @description The user, or what the access key begins with. */
+            /** @description The user, or the beginning of the access key. */
             user: string;
         };
-        /** @description What a store can do for several devices that use it. */
+        /** @description How well a store protects a drive that several devices use. */
         StoreMode: "none" | "claim" | "swap";
-        /** @description What a store can do. */
+        /** @description The result of testing a store. */
         StoreTested: {
-            /** @description What was tried. */
+            /** @description The tests and their results. */
             findings: components["schemas"]["StoreFinding"][];
-            /** @description Whether there is a drive already. */
+            /** @description Whether there is a drive in it already. */
             has_drive: boolean;
-            /** @description A place in it for a drive alone, where others have files. */
+            /** @description A place in it for the drive alone, where other files are in the store. */
             instead: string | null;
-            /** @description Names of some files that others have there; none where there is a drive. */
+            /** @description Names of some other files that are there; none where there is a drive. */
             others: string[];
-            /** @description Why it is not a better mode, and what else one should know. */
+            /** @description Why the mode is not better, and what else to know. */
             reasons: string[];
             /** @description The store. */
             store: string;
-            /** @description What it can do for several devices. */
+            /** @description How well it protects a drive that several devices use. */
             store_mode: components["schemas"]["StoreMode"];
-            /** @description Whether a drive can be there at all. */
+            /** @description Whether it can hold a drive at all. */
             usable: boolean;
         };
         /** @description A version that is in the store. */
@@ -3180,17 +3177,17 @@ export interface components {
             epoch: number;
             /**
              * Format: uint64
-             * @description The last journal record that it contains.
+             * @description The LSN of the last journal record that it contains.
              */
             lsn: number;
-            /** @description Name of its root. */
+            /** @description The name of its root. */
             root: string;
             /** @description BLAKE3 of the root object, in hex. */
             root_hash: string;
         };
-        /** @description Tries what a store can do. */
+        /** @description Tests what a store can do. */
         TestStore: {
-            /** @description With these credentials; without, with those that are kept. */
+            /** @description The credentials to use; if left out, the saved ones. */
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /** @description The store. */
             store: string;
@@ -3204,13 +3201,13 @@ export interface components {
             /** @description What is asked before quitting; null where nothing is lost by it. */
             leaving: components["schemas"]["Leaving"] | null;
         };
-        /** @description What a progress counts. */
+        /** @description The unit of a progress. */
         Unit: "bytes" | "items";
-        /** @description The version of a drive that its store has. */
+        /** @description The version of a drive in its store. */
         Version: {
             /** @description When it was uploaded. */
             committed_at: string;
-            /** @description The device that has written it. */
+            /** @description The device that wrote it. */
             device: string;
             /**
              * Format: uint64
@@ -3218,12 +3215,12 @@ export interface components {
              */
             size_bytes: number;
             /**
-             * @description Whether that is this one.
+             * @description Whether this is that device.
              * @default false
              */
             this_device: boolean;
         };
-        /** @description How a version has a file or a directory. */
+        /** @description A file or a directory in one of the versions. */
         VersionOfFile: {
             /**
              * Format: uint64
@@ -3235,28 +3232,28 @@ export interface components {
              * @description Files in a directory; 1 for a file.
              */
             files: number;
-            /** @description What it is. */
+            /** @description Its kind. */
             kind: components["schemas"]["FileKind"];
-            /** @description When it was modified last. */
+            /** @description When it was last modified. */
             modified_at: string;
         };
-        /** @description Waits until enough of a file, or of all below a directory, is here. It is pulled from the beginning meanwhile, and not pinned. */
+        /** @description Waits until enough of a file, or of everything below a directory, is here. Meanwhile it is pulled from the beginning, but not pinned. */
         WaitFor: {
             /** @description An absolute path on a mounted drive. */
             path: string;
             /**
              * Format: uint8
-             * @description How much of it is enough.
+             * @description How much of it is enough, in percent.
              * @default 100
              */
             percent: number;
             /**
              * Format: uint64
-             * @description For how long at most; without, for as long as it takes.
+             * @description For how long at most; if left out, for as long as it takes.
              */
             timeout_ms?: number | null;
         };
-        /** @description Enough of it is here. */
+        /** @description The result once enough of it is here. */
         Waited: {
             /**
              * Format: uint64
@@ -3267,11 +3264,11 @@ export interface components {
             drive: string;
             /**
              * Format: uint64
-             * @description Bytes of them that are here.
+             * @description How many of these bytes are here.
              */
             ready_bytes: number;
         };
-        /** @description Where a browser gets in. */
+        /** @description Where a browser signs in. */
         WebAddress: {
             /**
              * Format: uint16
@@ -3280,10 +3277,10 @@ export interface components {
             port: number;
             /**
              * Format: uint64
-             * @description For how long the invitation is good.
+             * @description How long the invitation is valid.
              */
             token_lifetime_ms: number;
-            /** @description The address, with an invitation: it is good for one browser. */
+            /** @description The address, with an invitation for one browser. */
             url: string;
         };
     };
