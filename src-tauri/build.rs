@@ -1,8 +1,8 @@
-//! Has Tauri put the built pages into the program, and names the commands that they may use.
+//! Makes Tauri build the pages into the program, and lists the commands that the pages may use.
 
 use std::path::Path;
 
-/// What the pages may ask of the shell; `capabilities/window.json` allows each of them to the one window.
+/// The commands that the pages may call; `capabilities/window.json` allows each of them to the one window.
 const COMMANDS: &[&str] = &[
     "autostart",
     "call",

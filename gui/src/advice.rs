@@ -1,11 +1,12 @@
-//! What to do about a failure, where there are buttons and places instead of commands.
+//! What to do about a failure, where there are buttons and pages instead of commands.
 //!
-//! Every action has a sentence of the catalogue, and a page where it is done. What no page can do shows its command, to be copied.
+//! Every action has a sentence in the catalogue and a page on which to do it. An action that no page can do shows its command, to be
+//! copied.
 
 use crate::texts::{said, text};
 use holdall_api::{Action, Failure, Finding, Screen, Step};
 
-/// The same failure, with what to do about it on a page.
+/// The same failure, with the steps to take on a page.
 pub fn shown(failure: Failure) -> Failure {
     let on_screen = match failure.on_screen.is_empty() {
         true => steps(&failure.actions).into(),
@@ -14,16 +15,16 @@ pub fn shown(failure: Failure) -> Failure {
     Failure { on_screen, ..failure }
 }
 
-/// The same of what a look for problems found.
+/// The same for a finding of a check of this computer.
 pub fn shown_finding(finding: Finding) -> Finding {
     Finding { on_screen: steps(&finding.actions), ..finding }
 }
 
-/// What to do, on a page.
+/// The steps to take on a page.
 pub fn steps(actions: &[Action]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for step in actions.iter().map(step) {
-        // Two actions may be one thing to do here.
+        // Two actions can be the same step on a page.
         if !steps.contains(&step) {
             steps.push(step);
         }
@@ -31,13 +32,13 @@ pub fn steps(actions: &[Action]) -> Vec<Step> {
     steps
 }
 
-/// What to do, on a page, as one text.
+/// The steps as one text.
 pub fn words(steps: &[Step]) -> Option<String> {
     let words: Vec<_> = steps.iter().map(|step| &*step.text).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// One action on a page.
+/// One action as a step on a page.
 pub fn step(action: &Action) -> Step {
     let by_command = |key: &str| Step {
         text: text(key),
@@ -140,7 +141,7 @@ mod tests {
     const NAMES: [&str; 4] = ["myURL", "NAME", "{store}", "it's `a` $HOME {drive}"];
     const STORES: [&str; 2] = ["file:///it's a disk/NAME", "s3://b/{drive} URL"];
 
-    /// A shell's idea of the words of a command.
+    /// The words of a command, as a shell splits them.
     fn words_of(command: &str) -> Vec<String> {
         let (mut words, mut word, mut chars) = (Vec::new(), String::new(), command.chars());
         while let Some(c) = chars.next() {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_known_is_filled_in_and_nothing_else() {
+    fn about_fills_only_fields_that_were_unknown() {
         let failure = Failure::new(
             holdall_api::Code::Held,
             "NAME at URL",
@@ -225,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_anywhere_is_as_in_the_help() {
+    fn unknown_words_appear_as_in_the_help() {
         let login = Action::LogIn { store: None };
         assert_eq!(login.sentence(), "Log in: run `holdall store login URL`.");
         assert_eq!(step(&Action::Open { drive: None }).to, Some(Screen::Drives));
     }
 
     #[test]
-    fn one_thing_to_do_is_said_once() {
+    fn equal_steps_appear_once() {
         let unpin = |drive: &str| Action::UnpinDrive { drive: Some(drive.to_owned()) };
         assert_eq!(steps(&[unpin("a"), unpin("a")]).len(), 1);
     }

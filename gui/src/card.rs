@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 pub struct Card {
     /// Its name on this device.
     pub name: String,
-    /// What kind of place its data lives in.
+    /// The kind of place its data is stored in.
     pub kind: String,
-    /// How it is.
+    /// Its state.
     pub state: Chip,
-    /// Why it is so; null where there is nothing to say.
+    /// The reason for the state; null if there is nothing to say.
     pub reason: Option<String>,
-    /// What that means for the data.
+    /// What this means for the data.
     pub consequence: Option<String>,
     /// What to do about it.
     pub steps: Vec<Step>,
     /// Where it is mounted.
     pub mountpoint: Option<String>,
-    /// Of what files on it take, bytes that are on this device: never more than `used_bytes`, where that is known.
+    /// How many bytes of its files are on this device, never more than `used_bytes` where that is known.
     pub local_bytes: u64,
     /// Bytes that files on it take.
     pub used_bytes: u64,
@@ -31,32 +31,32 @@ pub struct Card {
     pub size_bytes: u64,
     /// Bytes that are only on this device.
     pub unsent_bytes: u64,
-    /// Whether somebody has counted them: else it is 1 and stands for whatever there may be.
+    /// Whether they have been counted. If not, `unsent_bytes` is 1 and stands for any number.
     pub unsent_is_known: bool,
-    /// Since when everything is in the store; null where something is not.
+    /// The time since when everything is in the store; null if something is not.
     pub safe_since: Option<String>,
     /// Bytes per second to the store.
     pub up_rate: u64,
     /// Bytes per second from the store.
     pub down_rate: u64,
-    /// Seconds until everything is uploaded, or what is pinned is here; null where that cannot be trusted.
+    /// Seconds until everything is uploaded, or until pinned files are here; null if no estimate can be trusted.
     pub eta_s: Option<u64>,
-    /// How far that is.
+    /// The progress of that.
     pub progress: Option<Done>,
-    /// The collection of garbage in its store that is under way.
+    /// The garbage collection that is running in its store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collecting: Option<Collecting>,
-    /// Bytes that are fetched ahead only because they were read first at the last openings.
+    /// Bytes that are prefetched only because they were read first when the drive was opened before.
     #[serde(default)]
     pub prefetch_bytes: u64,
     /// What a person can do with it now.
     pub actions: Vec<Action>,
 }
 
-/// A state, never told by its colour alone.
+/// A state, never shown by its colour alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Chip {
-    /// In a word.
+    /// The state in a word.
     pub word: String,
     /// Its colour.
     pub tone: Tone,
@@ -68,45 +68,45 @@ pub struct Chip {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
-    /// All is well, and nothing is only on this device.
+    /// All is well, and everything is uploaded.
     Safe,
-    /// Something is going on.
+    /// Something is in progress.
     Busy,
-    /// Something waits.
+    /// Something is waiting.
     Waiting,
-    /// A person has to look at it.
+    /// A person has to act.
     Attention,
     /// Not in use.
     Quiet,
 }
 
-/// How far something is.
+/// A progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
-    /// So many bytes ...
+    /// How many bytes are done.
     pub done_bytes: u64,
-    /// ... of so many.
+    /// How many bytes there are in total.
     pub total_bytes: u64,
 }
 
-/// What can be done with a drive.
+/// What a person can do with a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "CardAction")]
 pub enum Action {
-    /// Open it, or try that again.
+    /// Open it, or try again to open it.
     Open,
     /// Close it.
     Close,
-    /// Stop uploading.
+    /// Pause its uploads and background downloads.
     Pause,
-    /// Go on uploading.
+    /// Resume its uploads and background downloads.
     Resume,
-    /// Upload at once what waits.
+    /// Start uploading pending changes now.
     UploadNow,
 }
 
-/// What only the samples know.
+/// Figures that only the samples give.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moving {
     pub up_rate: u64,
@@ -116,8 +116,8 @@ pub(crate) struct Moving {
 }
 
 impl Card {
-    /// What is asked before it is closed, and what that means; `None` where nothing is only here, or where it has to be closed
-    /// before that is uploaded.
+    /// The question before closing, and its consequence. `None` if nothing is only here, or if the drive has to be closed before it can
+    /// upload.
     pub fn closing(&self) -> Option<(String, String)> {
         let size = words::unsent(self.unsent_bytes, self.unsent_is_known);
         (self.unsent_bytes > 0 && self.state.icon != "eye").then(|| {
@@ -131,7 +131,7 @@ impl Card {
 pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     let unsent_bytes = status.unpushed_bytes;
     let (consequence, steps) = explained(status);
-    // What was on its way when the store went is no news of it.
+    // The rates from before the store went away no longer hold.
     let moving = if status.state == DriveState::Offline { Moving::default() } else { moving };
     Card {
         name: status.name.clone(),
@@ -157,14 +157,14 @@ pub(crate) fn card(status: &DriveStatus, moving: Moving) -> Card {
     }
 }
 
-/// Why it is as it is.
+/// The reason for its state.
 pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     if let Some(fork) = status.forks.iter().find(|fork| fork.in_place)
         && status.state == DriveState::Conflict
     {
         return Some(said("card.conflict.reason", &[("device", &fork.taken_by)]));
     }
-    // What failed says itself why, in a sentence: it may be a login that was never given, or a keyring that is locked.
+    // A failure gives its own reason, in a sentence: it may be a missing login, or a locked keyring.
     if status.advice.as_ref().is_some_and(|advice| advice.consequence.is_some()) {
         return status.reason.clone();
     }
@@ -176,17 +176,17 @@ pub(crate) fn reason(status: &DriveStatus) -> Option<String> {
     status.reason.as_deref().map(|reason| words::sentence(reason, &names))
 }
 
-/// What is here of files, about. The file system has something for itself, and of deleted files something is left: nobody who reads how
-/// much of the files is here is told more than they take.
+/// About how many bytes of its files are here, but never more than the files take: the cache also holds the file system's own data, and
+/// remains of deleted files.
 fn local_bytes(status: &DriveStatus) -> u64 {
     match status.used_bytes {
-        // How full it is only a drive that is open tells.
+        // Only an open drive knows how full it is.
         0 => status.local_bytes(),
         used_bytes => status.local_bytes().min(used_bytes),
     }
 }
 
-/// What kind of place a store is in, by its address.
+/// The kind of place a store is in, by its address.
 fn kind(store: &str) -> String {
     text(match store.split_once("://").map_or("", |(scheme, _)| scheme) {
         "s3" => "card.kind.s3",
@@ -195,13 +195,13 @@ fn kind(store: &str) -> String {
     })
 }
 
-/// Whether something that is only here is on its way, be the drive open or closed.
+/// Whether something that is only here is being uploaded, whether the drive is open or closed.
 pub(crate) fn is_uploading(status: &DriveStatus) -> bool {
     let drains = status.draining && status.state == DriveState::Closed;
     status.unpushed_bytes > 0 && (status.state == DriveState::Syncing || drains)
 }
 
-/// Whether a person has to look at it.
+/// Whether a person has to act.
 pub(crate) fn needs_person(status: &DriveStatus) -> bool {
     matches!(status.state, DriveState::Conflict | DriveState::NeedsAttention)
 }
@@ -209,7 +209,7 @@ pub(crate) fn needs_person(status: &DriveStatus) -> bool {
 fn chip(status: &DriveStatus) -> Chip {
     let is_safe = status.unpushed_bytes == 0;
     let (word, tone, icon) = match status.state {
-        // Green only where nothing is unsent.
+        // Green only if everything is uploaded.
         DriveState::Ready if is_safe => ("state.ready", Tone::Safe, "check"),
         DriveState::Ready => ("state.ready", Tone::Waiting, "clock"),
         DriveState::Connecting => ("state.connecting", Tone::Busy, "sync"),
@@ -227,7 +227,7 @@ fn chip(status: &DriveStatus) -> Chip {
     Chip { word: text(word), tone, icon: icon.to_owned() }
 }
 
-/// What a state means for the data, and what to do about it, where that is to be said.
+/// What a state means for the data, and what to do about it, if either needs saying.
 fn explained(status: &DriveStatus) -> (Option<String>, Vec<Step>) {
     let advised = status.advice.as_ref();
     if let Some(failed) = advised.filter(|advice| advice.consequence.is_some()) {
@@ -271,11 +271,11 @@ fn actions(status: &DriveStatus) -> Vec<Action> {
     if status.mountpoint.is_none() {
         return match status.state {
             DriveState::Closed => vec![Action::Open],
-            // It is closed, and what only this computer has is on its way, or waits for that.
+            // It is closed; changes that only this computer has are being uploaded, or wait for that.
             DriveState::Paused if status.paused => vec![Action::Open, Action::Resume],
             DriveState::Paused | DriveState::Syncing => vec![Action::Open],
             _ if status.draining => vec![Action::Open],
-            // One that could not be opened again as it was is still wanted open.
+            // It could not be reopened as it was, and is still meant to be open.
             _ => vec![Action::Open, Action::Close],
         };
     }
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn green_is_for_what_is_nowhere_but_safe() {
+    fn a_drive_is_green_only_if_everything_is_uploaded() {
         let states = [
             DriveState::Ready,
             DriveState::Connecting,
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_to_or_from_a_store_that_is_away() {
+    fn no_rates_while_the_store_is_away() {
         let moving = Moving { up_rate: 1 << 20, down_rate: 1 << 20, eta_s: Some(4), progress: None };
         let shown = |state| {
             let card = card(&status("work", state), moving);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_told_by_its_kind() {
+    fn the_address_gives_the_kind_of_place() {
         for (store, word) in [
             ("s3://bucket/work?endpoint=https%3A%2F%2Fdav.example", "S3"),
             ("https://cloud.example/dav/s3", "WebDAV"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_the_files_is_here_than_there_is() {
+    fn local_bytes_never_exceed_the_files() {
         const KB: u64 = 1 << 10;
         let mut status = status("work", DriveState::Ready);
         let here = |status: &DriveStatus| card(status, Moving::default()).local_bytes;
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(here(&status), 24 * KB);
         (status.used_bytes, status.unapplied_bytes) = (200 * KB, 40 * KB);
         assert_eq!(here(&status), 116 * KB);
-        // How full it is a closed drive does not tell.
+        // A closed drive does not know how full it is.
         (status.used_bytes, status.unapplied_bytes) = (0, 0);
         assert_eq!(here(&status), 76 * KB);
     }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(title, "Close work?");
         assert!(text.starts_with("5 MiB exist only on this computer."), "{text}");
         assert_eq!(of(DriveState::Ready, 0).closing(), None);
-        // What is only looked at has to be closed before that is uploaded.
+        // A read-only drive has to be closed before its changes can be uploaded.
         assert_eq!(of(DriveState::ReadOnly, 1).closing(), None);
     }
 
@@ -433,7 +433,7 @@ mod tests {
             let card = card(status, Moving::default());
             (card.reason.clone().unwrap(), said(&card).unwrap())
         };
-        // It is open, and the store has refused.
+        // It is open, and the store refused access.
         status.advice = advice(None, None);
         assert_eq!(shown(&status).0, "Its store refuses access.");
         status.advice = advice(Some("Your files are safe."), Some("Unlock the keyring."));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_done_is_a_place_on_the_screen() {
+    fn steps_lead_to_a_screen() {
         let mut status = status("work", DriveState::Ready);
         status.reason = Some("a program is slowed down".to_owned());
         status.advice = advice(None, Some("See Settings."));
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_closed_drive_uploads_asks_nothing_but_to_stay_on() {
+    fn a_closed_drive_that_uploads_asks_only_to_stay_on() {
         let mut status = status("work", DriveState::Closed);
         (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
         status.reason = Some("5 MiB are still being uploaded".to_owned());
@@ -463,14 +463,14 @@ mod tests {
         status.draining = false;
         let card = super::card(&status, Moving::default());
         assert_eq!(said(&card).as_deref(), Some("Open the drive to upload them."));
-        // All of it is there, and it is about to be put down.
+        // All of it is uploaded, but the daemon has not recorded that yet.
         (status.draining, status.unpushed_bytes) = (true, 0);
         let card = super::card(&status, Moving::default());
         assert_eq!((card.state.tone, card.consequence), (Tone::Quiet, None));
     }
 
     #[test]
-    fn only_what_does_something_is_offered() {
+    fn only_actions_that_work_are_offered() {
         use Action::{Close, Open, Pause, Resume, UploadNow};
         let mut status = status("work", DriveState::Ready);
         let offered = |status: &DriveStatus| actions(status);
@@ -479,19 +479,19 @@ mod tests {
         assert_eq!(offered(&status), [UploadNow, Pause, Close]);
         (status.state, status.paused) = (DriveState::Paused, true);
         assert_eq!(offered(&status), [Resume, Close]);
-        // The network asks for the pause: a person cannot resume it, but make it last.
+        // The pause comes from the network: a person cannot end it, but can add their own.
         status.paused = false;
         assert_eq!(offered(&status), [Pause, Close]);
         (status.state, status.mountpoint) = (DriveState::Closed, None);
         assert_eq!(offered(&status), [Open]);
         status.state = DriveState::NeedsAttention;
         assert_eq!(offered(&status), [Open, Close]);
-        // Closed, with something that is not uploaded yet.
+        // Closed, with changes that are not uploaded yet.
         (status.state, status.paused) = (DriveState::Paused, true);
         assert_eq!(offered(&status), [Open, Resume]);
         (status.state, status.paused) = (DriveState::Syncing, false);
         assert_eq!(offered(&status), [Open]);
-        // Its store is away meanwhile: there is nothing to close.
+        // Its store is away: there is nothing to close.
         (status.state, status.draining) = (DriveState::Offline, true);
         assert_eq!(offered(&status), [Open]);
     }

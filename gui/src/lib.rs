@@ -1,8 +1,8 @@
-//! What the tray and the pages show, as pure functions of what the daemon tells and of a clock that is passed in.
+//! What the tray and the pages show, as pure functions of the daemon's messages and of a clock that is passed in.
 //!
-//! [`Model`] takes [`Event`](holdall_api::Event)s and gives an [`Overview`]: one line, a card for each drive, the tray's menu. Rates and the
-//! time that is left come from samples ([`rates`]), and only where they can be trusted. Texts come ready to show from one
-//! catalogue ([`texts`]), numbers beside them. [`notices`] decides what is worth interrupting a person for.
+//! [`Model`] takes [`Event`](holdall_api::Event)s and gives an [`Overview`]: one line, a card for each drive, the tray's menu. Rates and
+//! remaining times come from samples ([`rates`]), and appear only where they can be trusted. Texts come ready to show from one catalogue
+//! ([`texts`]), with the numbers beside them. [`notices`] decides what is worth interrupting a person for.
 
 pub mod advice;
 mod card;

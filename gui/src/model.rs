@@ -1,4 +1,4 @@
-//! What is known of all drives, and how fast they go.
+//! The state of all drives, and their rates.
 
 use crate::card::{self, Card, Done, Moving};
 use crate::overview::{self, Overview};
@@ -7,14 +7,14 @@ use holdall_api::{DriveStatus, Event, PinState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The moment, as whoever asks has it.
+/// The current time, as the caller measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now(
-    /// Since whatever beginning. It never goes back.
+    /// Time since any fixed beginning. It never goes back.
     pub Duration,
 );
 
-/// What is known.
+/// The state of all drives.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     drives: BTreeMap<String, Seen>,
@@ -22,7 +22,7 @@ pub struct Model {
     most: Most,
 }
 
-/// What drives may take of the network, in bytes per second; none is no limit.
+/// How much of the network all drives may use, in bytes per second; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Most {
     /// To stores.
@@ -37,15 +37,15 @@ struct Seen {
     status: DriveStatus,
     sent: Meter,
     received: Meter,
-    /// Of the drive's own bytes: what is left is counted in them, too.
+    /// Counts the drive's own bytes, as the amount that is left does.
     uploaded: Meter,
     pinned: Meter,
-    /// The most that was left since nothing was.
+    /// The most that was left to upload since nothing was left.
     most_unsent: u64,
 }
 
 impl Model {
-    /// Something was told.
+    /// Takes an event of the daemon.
     pub fn apply(&mut self, now: Now, event: Event) {
         match event {
             Event::Drive(status) => self.drive(now, *status),
@@ -54,17 +54,17 @@ impl Model {
         }
     }
 
-    /// Drives that are not wanted are known no more.
+    /// Forgets drives that are not wanted.
     pub fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.drives.retain(|name, _| is_wanted(name));
     }
 
-    /// All drives are paused until then, or not any more.
+    /// Sets until when all drives are paused, if they are.
     pub fn set_paused_until(&mut self, until: Option<String>) {
         self.paused_until = until;
     }
 
-    /// Drives may take as much of the network.
+    /// Sets how much of the network drives may use.
     pub fn set_most(&mut self, most: Most) {
         self.most = most;
     }
@@ -76,12 +76,12 @@ impl Model {
         seen.sample(now);
     }
 
-    /// Time has gone by without news: rates go down.
+    /// Samples without news: rates go down.
     pub fn tick(&mut self, now: Now) {
         self.drives.values_mut().for_each(|seen| seen.sample(now));
     }
 
-    /// What is to be shown.
+    /// What to show.
     pub fn overview(&self) -> Overview {
         let cards = self.drives.values().map(|seen| seen.card(self.most)).collect();
         let statuses: Vec<_> = self.drives.values().map(|seen| &seen.status).collect();
@@ -106,12 +106,12 @@ impl Seen {
         };
     }
 
-    /// What is left to upload. It falls as it is put: nothing is to be subtracted.
+    /// The bytes left to upload. The figure falls as they are uploaded, so nothing has to be subtracted.
     fn unsent(&self) -> u64 {
         self.status.unpushed_bytes
     }
 
-    /// Bytes of pins that are here, and all of them, while some are on their way.
+    /// How many bytes of pins are here, and how many there are in total, without pins that failed.
     fn pins(&self) -> (u64, u64) {
         let pins = self.status.pins.iter().filter(|pin| pin.state != PinState::Error);
         pins.fold((0, 0), |(ready, all), pin| (ready + pin.ready_bytes, all + pin.bytes))
@@ -128,7 +128,7 @@ impl Seen {
             }
         };
         let eta_s = time_left.map(|time| time.as_secs());
-        // Bytes are counted when they are handed over, some time before the network takes them: over a few seconds that looks faster.
+        // Bytes count when they are handed to the network, some time before it carries them: over a few seconds that looks too fast.
         let up_rate = self.sent.rate().min(most.up.unwrap_or(u64::MAX));
         let down_rate = self.received.rate().min(most.down.unwrap_or(u64::MAX));
         let moving = Moving { up_rate, down_rate, eta_s, progress };
@@ -141,7 +141,7 @@ pub(crate) mod tests {
     use super::*;
     use holdall_api::DriveState;
 
-    /// A drive that is open, with nothing to do.
+    /// An open drive with nothing to do.
     pub fn status(name: &str, state: DriveState) -> DriveStatus {
         let value = serde_json::json!({
             "name": name, "uuid": "u", "state": state, "reason": null, "since": "2026-11-20T11:00:00Z", "epoch": 1,
@@ -176,17 +176,17 @@ pub(crate) mod tests {
             tell(&mut model, tick * 250, &status);
         }
         let card = &model.overview().drives[0];
-        // A MiB each second of the drive, half of it on the wire.
+        // One MiB of the drive each second, half of it on the wire.
         assert_eq!((card.up_rate, card.eta_s), (512 << 10, Some(120)));
         assert_eq!(card.progress, Some(Done { done_bytes: 10 << 20, total_bytes: total }));
         assert_eq!(model.overview().line, "Uploading 90 MiB, 2 min left");
 
-        // Nothing more is told: the rate goes down, and the time is not told any more.
+        // No more news: the rate goes down, and the time is no longer shown.
         model.tick(at(14_000));
         model.tick(at(30_000));
         let card = &model.overview().drives[0];
         assert_eq!((card.up_rate, card.eta_s), (0, None));
-        // It is done.
+        // The upload is done.
         (status.unpushed_bytes, status.batch_done_bytes, status.batch_bytes) = (0, 0, 0);
         status.state = DriveState::Ready;
         tell(&mut model, 31_000, &status);
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pins_on_their_way_are_progress_too() {
+    fn pins_that_download_are_progress_too() {
         let (mut model, mut status) = (Model::default(), status("work", DriveState::Ready));
         status.pins = vec![serde_json::from_value(serde_json::json!({
             "drive": "work", "path": "a", "at": "/mnt/a", "state": "Syncing", "reason": null, "files_ready": 0,

@@ -1,6 +1,6 @@
-//! What is worth interrupting a person for: a drive that needs them, a conflict, a pin that is complete, a server that went away. What comes
-//! together is told together; a server is told of once for all drives on it, until it was back. A later notice takes the place of
-//! the one before, so the last one about servers names all that are away.
+//! Decides what is worth interrupting a person for: a drive that needs them, a conflict, a complete pin, a server that went away. Events
+//! that come together are shown together. A server is shown once for all its drives, until it has been back. A later notice replaces the
+//! one before, so the last one about servers names all that are away.
 
 use crate::card::{needs_person, reason};
 use crate::texts::{counted, said, text};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// For so long others may come that are told together with the first.
+/// How long to wait for others to show together with the first.
 const TOGETHER: Duration = Duration::from_secs(2);
-/// A server that is away for less is not told of: Wi-Fi comes and goes.
+/// A server that is away for less is not shown: Wi-Fi comes and goes.
 const AWAY_FOR: Duration = Duration::from_secs(20);
 
 /// What a notice is about.
@@ -22,37 +22,37 @@ pub enum Kind {
     Attention,
     /// Another device has taken a drive over.
     Conflict,
-    /// All that is pinned by a path is here.
+    /// Everything pinned by a path is here.
     PinComplete,
     /// A server cannot be reached.
     Network,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Attention, Kind::Conflict, Kind::PinComplete, Kind::Network];
 }
 
-/// Something to show.
+/// A notification to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// What it is about. A later one of the kind takes its place.
+    /// Its kind. A later one of the same kind replaces it.
     pub kind: Kind,
     /// In a line.
     pub title: String,
-    /// The rest.
+    /// The rest of the text.
     pub body: String,
-    /// The drive, where it is about one.
+    /// The drive, if it is about one drive.
     pub drive: Option<String>,
 }
 
-/// What was seen, and what waits to be told.
+/// The last known state of drives, and what waits to be shown.
 #[derive(Debug, Default)]
 pub struct Notices {
     seen: BTreeMap<String, Before>,
-    /// By kind: since when it waits, and what it is about, each with its text.
+    /// For each kind: when the first of them came, and the drives that they are about, each with its text.
     waiting: BTreeMap<Kind, (Duration, Vec<(String, String)>)>,
-    /// Since when servers are away, and whether that was told.
+    /// For each server that is away: since when, and whether that was shown.
     away: BTreeMap<String, (Duration, bool)>,
 }
 
@@ -66,7 +66,7 @@ struct Before {
 }
 
 impl Notices {
-    /// A drive is so now. What it was when it is seen first is no news, but that it needs a person.
+    /// Takes a drive's current state. For a drive seen for the first time, the only news is that it needs a person.
     pub fn see(&mut self, now: Duration, status: &DriveStatus) {
         let server = (status.state == DriveState::Offline).then(|| server(&status.store));
         let incomplete =
@@ -99,12 +99,12 @@ impl Notices {
         self.look_at_servers(now);
     }
 
-    /// A drive is known no more.
+    /// Forgets a drive.
     pub fn forget(&mut self, name: &str) {
         self.seen.remove(name);
     }
 
-    /// What is to be shown now.
+    /// The notices to show now.
     pub fn take(&mut self, now: Duration) -> Vec<Notice> {
         self.look_at_servers(now);
         let due: Vec<_> = self
@@ -119,7 +119,7 @@ impl Notices {
         notices
     }
 
-    /// All servers that stay away, where one of them is news.
+    /// All servers that stay away, if one of them is news.
     fn servers(&mut self, now: Duration) -> Option<Notice> {
         let mut is_news = false;
         let mut servers = Vec::new();
@@ -156,7 +156,7 @@ fn told(kind: Kind, about: Vec<(String, String)>) -> Notice {
         Kind::PinComplete => "notice.pin",
         Kind::Network => "notice.network",
     };
-    // What is the same of several drives is said once, as where their server refuses access.
+    // If several drives have the same text, for example because their server refuses access, say it once.
     let mut bodies: Vec<(String, Vec<&str>)> = Vec::new();
     for (drive, text) in &about {
         match bodies.iter_mut().find(|(known, _)| known == text) {
@@ -171,18 +171,18 @@ fn told(kind: Kind, about: Vec<(String, String)>) -> Notice {
     Notice { kind, title: counted(key, count, &[("name", &name)]), body: bodies.join("\n"), drive }
 }
 
-/// What of a store's address is a server: drives on one go and come together, in whatever buckets they are.
+/// The server in a store's address: drives on one server go and come together, whatever their buckets.
 fn server(store: &str) -> String {
     let (scheme, rest) = store.split_once("://").unwrap_or(("", store));
     let host = |address: &str| address.split(['/', '?']).next().unwrap_or(address).to_owned();
     match scheme {
-        // A disk is not away as a server is: each directory for itself.
+        // A disk is not away like a server: each directory counts by itself.
         "file" => rest.to_owned(),
         "s3" => {
             let query = rest.split_once('?').map_or("", |(_, query)| query);
             let endpoint = query.split('&').find_map(|pair| pair.strip_prefix("endpoint="));
             let Some(endpoint) = endpoint else { return text("s3.aws") };
-            // As addresses in addresses are written.
+            // The endpoint is percent-encoded inside the address.
             let endpoint = endpoint.replace("%3A", ":").replace("%2F", "/");
             host(endpoint.split_once("://").map_or(&*endpoint, |(_, rest)| rest))
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_together_is_told_together() {
+    fn events_that_come_together_are_shown_together() {
         let mut notices = Notices::default();
         for name in ["a", "b", "c"] {
             notices.see(s(0), &in_state(name, DriveState::Ready));
@@ -216,7 +216,7 @@ mod tests {
         let told = notices.take(s(12));
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].title.as_str(), told[0].drive.as_deref()), ("2 drives need attention", None));
-        // It stays so, and is not told again; another one is.
+        // Its state has not changed, so it is not shown again; another drive is.
         notices.see(s(13), &in_state("a", DriveState::NeedsAttention));
         notices.see(s(13), &in_state("c", DriveState::NeedsAttention));
         let told = notices.take(s(20));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_is_told_once_with_who_made_it() {
+    fn a_fork_is_shown_once_with_the_device_that_took_over() {
         let mut notices = Notices::default();
         let mut drive = in_state("work", DriveState::Ready);
         notices.see(s(0), &drive);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_is_told_when_it_is_complete_and_was_not() {
+    fn a_pin_is_shown_when_it_becomes_complete() {
         let pin = |state: &str| {
             let mut drive = in_state("work", DriveState::Ready);
             drive.pins = vec![serde_json::from_value(serde_json::json!({
@@ -262,7 +262,7 @@ mod tests {
         assert!(told[0].body.contains("photos"));
     }
 
-    /// Drives that are so, each on its store.
+    /// Drives in one state, each on its store.
     fn on(notices: &mut Notices, at: u64, state: DriveState, drives: &[(&str, &str)]) {
         for (name, store) in drives {
             let mut drive = in_state(name, state);
@@ -278,13 +278,13 @@ mod tests {
     ];
 
     #[test]
-    fn a_server_that_stays_away_is_told_once_for_all_its_drives() {
+    fn a_server_that_stays_away_is_shown_once_for_its_drives() {
         let mut notices = Notices::default();
         on(&mut notices, 0, DriveState::Offline, &NAS);
         assert_eq!(notices.take(s(19)), []);
         let told = notices.take(s(20));
         assert_eq!((told.len(), told[0].title.as_str()), (1, "nas.example:7070 cannot be reached"));
-        // Drives that find it away later are no news of it.
+        // More drives that find the same server away are no news.
         on(
             &mut notices,
             50,
@@ -292,12 +292,12 @@ mod tests {
             &[("d", "s3://three?endpoint=http%3A%2F%2Fnas.example%3A7070")],
         );
         assert_eq!(notices.take(s(100)), []);
-        // It was back, and goes again.
+        // It was back, and goes away again.
         notices.forget("d");
         on(&mut notices, 200, DriveState::Ready, &NAS);
         on(&mut notices, 300, DriveState::Offline, &NAS);
         assert_eq!(notices.take(s(320)).len(), 1);
-        // One that is away for a moment is no news.
+        // A server that is away for a moment is no news.
         on(&mut notices, 400, DriveState::Ready, &NAS);
         on(&mut notices, 500, DriveState::Offline, &NAS);
         on(&mut notices, 510, DriveState::Ready, &NAS);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_the_place_of_a_notice_tells_of_all_servers_that_are_away() {
+    fn a_replacing_notice_names_all_servers_that_are_away() {
         let mut notices = Notices::default();
         on(&mut notices, 0, DriveState::Offline, &NAS);
         assert_eq!(notices.take(s(20)).len(), 1);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_drive_that_uploads_interrupts_nobody_until_its_server_is_away() {
+    fn closed_uploading_drives_notify_only_of_an_absent_server() {
         let mut notices = Notices::default();
         let mut drive = in_state("work", DriveState::Closed);
         (drive.draining, drive.unpushed_bytes, drive.mountpoint) = (true, 5 << 20, None);
@@ -333,7 +333,7 @@ mod tests {
         notices.see(s(100), &drive);
         let told = notices.take(s(120));
         assert_eq!((told.len(), told[0].title.as_str()), (1, "nas.example:7070 cannot be reached"));
-        // It is back, and all of it is uploaded.
+        // The server is back, and everything is uploaded.
         drive.state = DriveState::Closed;
         notices.see(s(130), &drive);
         (drive.draining, drive.unpushed_bytes) = (false, 0);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_of_several_drives_is_said_once() {
+    fn text_shared_by_several_drives_is_said_once() {
         let mut notices = Notices::default();
         for (name, reason) in [("a", "locked out"), ("b", "locked out"), ("c", "disk full")] {
             let mut drive = in_state(name, DriveState::NeedsAttention);

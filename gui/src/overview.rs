@@ -1,4 +1,4 @@
-//! All drives at a glance, and one line that says whether one's data is safe.
+//! All drives at a glance, and one line that says whether the user's data is safe.
 
 use crate::card::{Card, Tone, is_uploading, needs_person};
 use crate::texts::{counted, said, text};
@@ -8,31 +8,31 @@ use holdall_api::{DriveState, DriveStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is shown at a glance.
+/// The overview of all drives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
-    /// The daemon's version: the pages may be of another one.
+    /// The daemon's version: the pages may be of another version.
     #[serde(default)]
     pub version: String,
-    /// How things are, in a line.
+    /// The state of everything, in one line.
     pub line: String,
     /// Its colour.
     pub tone: Tone,
     /// Bytes that are only on this device.
     pub unsent_bytes: u64,
-    /// Whether somebody has counted them all.
+    /// Whether all of them have been counted.
     pub unsent_is_known: bool,
-    /// Drives that a person has to look at.
+    /// How many drives need a person.
     pub attention: u32,
-    /// Until when uploads and background downloads of all drives are paused; null where they are not.
+    /// When the pause of uploads and background downloads of all drives ends; null if they are not paused.
     pub paused_until: Option<String>,
-    /// The drives, by name.
+    /// The drives, sorted by name.
     pub drives: Vec<Card>,
     /// The tray's menu.
     pub tray: TrayMenu,
 }
 
-/// Puts it together.
+/// Makes the overview.
 pub(crate) fn overview(
     drives: Vec<Card>,
     statuses: &[&DriveStatus],
@@ -50,7 +50,7 @@ pub(crate) fn overview(
     Overview { version, line, tone, unsent_bytes, unsent_is_known, attention, paused_until, drives, tray }
 }
 
-/// Whether something of what is only here is being uploaded, or soon will be without anybody's doing.
+/// Whether some of the changes that are only here are being uploaded, or soon will be without anybody's help.
 fn goes_on(statuses: &[&DriveStatus]) -> bool {
     let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
     statuses.iter().any(|status| {
@@ -58,7 +58,7 @@ fn goes_on(statuses: &[&DriveStatus]) -> bool {
     })
 }
 
-/// The most remarkable wins.
+/// The line that matters most.
 fn line(
     cards: &[Card],
     statuses: &[&DriveStatus],
@@ -106,13 +106,13 @@ fn line(
     (text("line.safe"), Tone::Safe)
 }
 
-/// What is on its way of all drives, and how long the one takes that takes longest.
+/// How much all drives have left to upload, and the longest of their times.
 fn uploading(cards: &[Card], statuses: &[&DriveStatus]) -> String {
     let uploads = || cards.iter().zip(statuses).filter(|(_, status)| is_uploading(status));
     let left = uploads().map(|(card, _)| card.unsent_bytes).sum();
     let is_known = uploads().all(|(card, _)| card.unsent_is_known);
     let size = words::unsent(left, is_known);
-    // One that nobody can tell makes the sum one that nobody can tell.
+    // If one drive's time is unknown, so is the time of all.
     let times: Option<Vec<u64>> = uploads().map(|(card, _)| card.eta_s).collect();
     match times.and_then(|times| times.into_iter().max()) {
         Some(seconds) => said("line.uploading.eta", &[("size", &size), ("time", &words::left(seconds))]),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_drive_that_uploads_is_told_as_that_and_quitting_holds_nothing_up() {
+    fn a_closed_drive_that_uploads_shows_so_and_quitting_is_safe() {
         let mut status = status("d", DriveState::Closed);
         (status.unpushed_bytes, status.mountpoint) = (5 << 20, None);
         let told = |status: &DriveStatus| {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_counted_is_told_without_a_figure() {
+    fn uncounted_changes_show_no_figure() {
         let told = |state| {
             let mut status = status("d", state);
             status.set_unsent(0);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_green_only_where_nothing_is_unsent_anywhere() {
+    fn the_overview_is_green_only_if_nothing_is_unsent() {
         assert_eq!(shown(&[(DriveState::Ready, 0), (DriveState::Closed, 1)]).tone, Tone::Waiting);
         assert_eq!(shown(&[(DriveState::Ready, 0), (DriveState::Closed, 1)]).unsent_bytes, 1);
     }

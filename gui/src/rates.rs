@@ -1,34 +1,34 @@
-//! How fast something goes, and when it is done: from samples of a counter that only grows.
+//! Rates and remaining times, from samples of a counter that only grows.
 //!
-//! A rate is the mean over the last ten seconds. The time that is left is told only where it can be trusted: after enough samples, while the
-//! rate of the last seconds varies little, and not for what would take days. What is told does not jump with each sample: it is rounded
-//! coarsely, and that is what a person can use.
+//! A rate is the mean over the last ten seconds. A remaining time is shown only where it can be trusted: after enough samples, while the
+//! rate of the last seconds varies little, and if it takes less than a day. It is rounded coarsely, so that it does not jump with each
+//! sample and a person can use it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is looked at.
+/// How far back samples count.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Before so long nobody can say how fast it goes.
+/// No remaining time is known before this.
 const STEADY_AFTER: Duration = Duration::from_secs(4);
-/// The window is cut into so many parts to see how steady it is.
+/// The number of parts of the window that are compared to see how steady the rate is.
 const PARTS: u32 = 4;
-/// A part may differ from the mean by so much of it.
+/// How much a part's rate may differ from the mean, as a share of it.
 const SPREAD_MAX: f64 = 0.6;
-/// Beyond, nobody waits for it.
+/// Nobody waits for anything that takes longer.
 const TOLD_AT_MOST: Duration = Duration::from_secs(24 * 3600);
-/// Samples that come faster than this tell nothing new.
+/// Samples that come faster than this add nothing.
 const APART: Duration = Duration::from_millis(200);
 
 /// Samples of one counter.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    /// When, since whatever beginning, and how much until then. Oldest first.
+    /// The time since any fixed beginning, and the total until then. Oldest first.
     samples: VecDeque<(Duration, u64)>,
 }
 
 impl Meter {
-    /// Until `at` it was `total`. A counter that has become smaller has begun anew.
+    /// Adds that the total was `total` at `at`. A counter that became smaller has started again.
     pub fn sample(&mut self, at: Duration, total: u64) {
         if let Some(&(last_at, last)) = self.samples.back() {
             if total < last {
@@ -38,19 +38,19 @@ impl Meter {
             }
         }
         self.samples.push_back((at, total));
-        // One that is older stays, so that the whole window is covered.
+        // Keep one older sample, so that the whole window is covered.
         while self.samples.len() > 2 && self.samples[1].0 + WINDOW <= at {
             self.samples.pop_front();
         }
     }
 
-    /// Per second, over the window.
+    /// The rate per second, over the window.
     pub fn rate(&self) -> u64 {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else { return 0 };
         per_second(*first, *last).map_or(0, |rate| rate as u64)
     }
 
-    /// How long `left` more take, if that can be trusted.
+    /// How long the rest of `left` takes, if that can be trusted.
     pub fn time_left(&self, left: u64) -> Option<Duration> {
         let (first, last) = (*self.samples.front()?, *self.samples.back()?);
         let span = last.0 - first.0;
@@ -72,7 +72,7 @@ impl Meter {
         (seconds <= TOLD_AT_MOST.as_secs_f64()).then(|| coarse(seconds))
     }
 
-    /// Nothing is known any more.
+    /// Forgets all samples.
     pub fn clear(&mut self) {
         self.samples.clear();
     }
@@ -83,7 +83,7 @@ fn per_second(from: (Duration, u64), to: (Duration, u64)) -> Option<f64> {
     (seconds > 0.0).then(|| (to.1 - from.1) as f64 / seconds)
 }
 
-/// Up, to 5 s below a minute and to a minute above.
+/// Rounds up, to 5 s below a minute and to a minute above.
 fn coarse(seconds: f64) -> Duration {
     let step = if seconds <= 55.0 { 5.0 } else { 60.0 };
     Duration::from_secs_f64((seconds / step).ceil().max(1.0) * step)
@@ -95,7 +95,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(250);
 
-    /// A meter that has seen `seconds` of a rate that `rate` gives for each second.
+    /// A meter that has seen `seconds` seconds, each at the rate that `rate` gives for it.
     fn metered(seconds: u64, rate: impl Fn(u64) -> u64) -> Meter {
         let (mut meter, mut at, mut total) = (Meter::default(), Duration::ZERO, 0);
         meter.sample(at, total);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_gives_the_time_that_is_left() {
+    fn a_steady_rate_gives_the_time_left() {
         let meter = metered(6, |_| 1000);
         assert_eq!(meter.rate(), 1000);
         assert_eq!(meter.time_left(42_000), Some(Duration::from_secs(45)));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_give_none() {
+    fn too_few_samples_give_no_time_left() {
         assert_eq!(Meter::default().rate(), 0);
         assert_eq!(Meter::default().time_left(1), None);
         assert_eq!(metered(3, |_| 1000).time_left(9_000), None);
@@ -127,25 +127,25 @@ mod tests {
     }
 
     #[test]
-    fn it_is_withdrawn_where_the_rate_varies_and_comes_back_where_it_is_steady_again() {
+    fn time_left_hides_while_the_rate_varies() {
         let bursts = |second: u64| if second % 5 < 2 { 10_000 } else { 0 };
         assert_eq!(metered(10, bursts).time_left(100_000), None);
-        // The bursts have left the window.
+        // The bursts are out of the window.
         let calm = |second: u64| if second < 10 { bursts(second) } else { 1000 };
         assert!(metered(21, calm).time_left(100_000).is_some());
-        // It has come to a halt.
+        // The counter has stopped.
         let halted = |second: u64| if second < 8 { 1000 } else { 0 };
         assert_eq!(metered(12, halted).time_left(100_000), None);
     }
 
     #[test]
-    fn what_would_take_days_is_not_told() {
+    fn time_left_of_days_is_not_shown() {
         let meter = metered(10, |_| 1000);
         assert_eq!(meter.time_left(1000 * 24 * 3600 + 1), None);
     }
 
     #[test]
-    fn a_counter_that_begins_anew_is_a_new_one() {
+    fn a_counter_that_restarts_is_a_new_one() {
         let mut meter = metered(10, |_| 1000);
         meter.sample(Duration::from_secs(11), 0);
         assert_eq!((meter.rate(), meter.time_left(1000)), (0, None));

@@ -1,7 +1,7 @@
 //! The one catalogue of texts (`gui/texts/en.json`), which the pages use too.
 //!
-//! A text is a string with `{placeholders}`, or one for each plural form (`one`, `other`) of the placeholder `{count}`. Keys are written out where
-//! they are used, so that a test can tell which are missing and which nobody uses.
+//! A text is a string with `{placeholders}`, or one string for each plural form (`one`, `other`) of the placeholder `{count}`. Code that
+//! uses a key writes it in full, so that a test can find keys that are missing or unused.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub fn said(key: &str, fill: &[(&str, &str)]) -> String {
     filled(text, fill)
 }
 
-/// The text of a key for so many; `{count}` is filled.
+/// The text of a key for a number; `{count}` is filled too.
 pub fn counted(key: &str, count: u64, fill: &[(&str, &str)]) -> String {
     let text = match find(key) {
         Text::Plural { one, .. } if count == 1 => one,
@@ -49,7 +49,7 @@ fn find(key: &str) -> &'static Text {
     catalogue().get(key).unwrap_or_else(|| panic!("the catalogue has no text {key:?}"))
 }
 
-/// In one pass: what is filled in may look like a placeholder.
+/// Fills the placeholders in one pass: a filled value may look like a placeholder.
 fn filled(text: &str, fill: &[(&str, &str)]) -> String {
     let (mut done, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, from)) = rest.split_once('{') {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_is_used_is_there_and_every_one_of_ours_is_used() {
+    fn catalogue_and_code_have_the_same_keys() {
         let used = used();
         assert!(used.len() > 20);
         for key in &used {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_is_not_filled_again() {
+    fn filled_values_are_not_filled_again() {
         let names = [("one", "{two}"), ("two", "{one}")];
         assert_eq!(filled("{one} and {two}, {three} {", &names), "{two} and {one}, {three} {");
     }

@@ -1,4 +1,4 @@
-//! The tray's menu as data. On Linux a tray gives no clicks, so the menu carries everything.
+//! The tray's menu as data. On Linux a tray reports no clicks, so the menu has everything.
 
 use crate::card::{Action, Card};
 use crate::texts::{counted, said, text};
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 /// The menu.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrayMenu {
-    /// From the top.
+    /// The entries from the top.
     pub entries: Vec<Entry>,
-    /// What is asked before quitting; null where nothing is lost by it.
+    /// The question before quitting; null if quitting loses nothing.
     pub leaving: Option<Leaving>,
 }
 
-/// An entry. One without a label is a line between others.
+/// An entry. One without a label is a separator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// What is chosen by it: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or
-    /// "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
+    /// What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
+    /// where the action is show, folder, open, close, pause, resume or upload_now.
     pub id: String,
-    /// What it says.
+    /// Its text.
     pub label: String,
     /// Whether it can be chosen.
     pub enabled: bool,
-    /// Whether it has a check mark; null for one that has none.
+    /// Whether it is checked; null if it has no check mark.
     pub checked: Option<bool>,
-    /// What it opens.
+    /// Its submenu.
     pub submenu: Vec<Entry>,
 }
 
@@ -36,14 +36,14 @@ pub struct Entry {
 pub struct Leaving {
     /// What is only on this computer.
     pub message: String,
-    /// The button that stays.
+    /// The button for staying.
     pub stay: String,
-    /// The button that goes.
+    /// The button for quitting.
     pub leave: String,
 }
 
 impl Leaving {
-    /// The question while the window has something that would be lost, whatever else there is to ask about.
+    /// The question while the window holds something that quitting would lose, together with any other question.
     pub fn holding(lost: String, unsent: Option<Leaving>) -> Leaving {
         let messages: Vec<_> = std::iter::once(lost).chain(unsent.map(|unsent| unsent.message)).collect();
         Leaving::new(messages.join("\n\n"))
@@ -65,12 +65,12 @@ impl Entry {
 }
 
 impl TrayMenu {
-    /// The menu before the daemon has said anything.
+    /// The menu before the daemon has sent anything.
     pub fn connecting() -> TrayMenu {
         TrayMenu { entries: bare(&text("line.connecting"), None), leaving: None }
     }
 
-    /// The menu while the daemon does not run. So much was only on this computer when it was last heard of.
+    /// The menu while the daemon is not running. `unsent_bytes` was only on this computer when the daemon was last heard.
     pub fn down(unsent_bytes: u64, is_known: bool) -> TrayMenu {
         let start = Entry::new("start", text("tray.start"));
         let entries = bare(&text("tray.down"), Some(start));
@@ -78,7 +78,7 @@ impl TrayMenu {
     }
 }
 
-/// What there is without a daemon.
+/// The entries without a daemon.
 fn bare(line: &str, more: Option<Entry>) -> Vec<Entry> {
     let mut entries = vec![Entry { enabled: false, ..Entry::new("status", line) }];
     entries.extend(more);
@@ -91,7 +91,7 @@ fn bare(line: &str, more: Option<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// What is asked before quitting, where something is only here.
+/// The question before quitting, if something is only here.
 pub(crate) fn leaving(goes_on: bool, unsent_bytes: u64, is_known: bool) -> Option<Leaving> {
     question(if goes_on { "tray.leaving" } else { "tray.leaving.waits" }, unsent_bytes, is_known)
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn it_carries_everything_that_can_be_done() {
+    fn the_menu_has_every_action() {
         let menu = menu(&[("home", DriveState::Closed, 0), ("work", DriveState::Conflict, 7)], None);
         let expected = [
             "status",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_drive_that_uploads_is_told_as_that_and_can_be_opened() {
+    fn a_closed_drive_that_uploads_can_be_opened_from_the_tray() {
         let mut status = status("work", DriveState::Closed);
         (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
         let mut model = Model::default();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_window_would_lose_is_asked_about_first() {
+    fn quitting_asks_first_about_what_the_window_would_lose() {
         let alone = Leaving::holding("A key.".to_owned(), None);
         assert_eq!((alone.message.as_str(), alone.leave.as_str()), ("A key.", "Quit anyway"));
         let unsent = menu(&[("work", DriveState::Ready, 340 << 20)], None).leaving;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_it_can_be_started_and_quitting_tells_that_nothing_goes_on() {
+    fn without_a_daemon_the_tray_offers_to_start_it() {
         let menu = TrayMenu::down(340 << 20, true);
         assert_eq!(ids(&menu), ["status", "start", "", "window", "", "quit"]);
         let leaving = menu.leaving.unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paused_can_be_resumed() {
+    fn paused_drives_can_be_resumed() {
         let menu = menu(&[("work", DriveState::Ready, 0)], Some("2026-11-20T13:00:00Z"));
         assert!(ids(&menu).contains(&"resume") && !ids(&menu).contains(&"pause"));
     }

@@ -4,11 +4,10 @@ use crate::texts::{counted, said, text};
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/// Bytes in steps of 1024, with at most three digits: `1.2 GiB`. The pages write them in the same way, and so do the command line and
-/// whatever the daemon says.
+/// Bytes in steps of 1024, with at most three digits: `1.2 GiB`. The pages, the command line and the daemon write them in the same way.
 pub fn size(bytes: u64) -> String {
     let (mut scaled, mut unit) = (bytes as f64, 0);
-    // 999.6 KiB would be read as 1000 KiB.
+    // 999.6 KiB would be shown as 1000 KiB.
     while scaled >= 999.5 && unit < UNITS.len() - 1 {
         scaled /= 1024.0;
         unit += 1;
@@ -18,18 +17,18 @@ pub fn size(bytes: u64) -> String {
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
-/// What is only on this computer: so many bytes, or something that nobody has counted.
+/// The amount that is only on this computer: a size, or "some" if it was not counted.
 pub fn unsent(bytes: u64, is_known: bool) -> String {
     if is_known { size(bytes) } else { text("words.some") }
 }
 
-/// With a capital.
+/// `text` with a capital letter.
 pub fn capital(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map(|first| first.to_uppercase().chain(rest).collect()).unwrap_or_default()
 }
 
-/// How long something takes yet: `30 s`, `4 min`, `2 h 5 min`.
+/// How long something still takes: `30 s`, `4 min`, `2 h 5 min`.
 pub fn left(seconds: u64) -> String {
     match seconds {
         0..60 => counted("words.seconds", seconds.max(1), &[]),
@@ -44,7 +43,7 @@ pub fn left(seconds: u64) -> String {
     }
 }
 
-/// `text` with a capital and a full stop: reasons are parts of sentences. A name at its beginning stays as it is.
+/// `text` with a capital letter and a full stop: reasons are parts of sentences. A name at the beginning stays as it is.
 pub fn sentence(text: &str, names: &[&str]) -> String {
     let begins_with = |name: &&&str| !name.is_empty() && text.trim().starts_with(**name);
     let mut rest = text.trim().chars();
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_has_a_capital_but_for_a_name() {
+    fn sentences_start_with_a_capital_or_a_name() {
         assert_eq!(sentence("the store is away", &["vm"]), "The store is away.");
         assert_eq!(sentence("vm has it", &["pc", "vm"]), "vm has it.");
         assert_eq!(sentence("Is it?", &[""]), "Is it?");

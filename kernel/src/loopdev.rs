@@ -1,8 +1,8 @@
-//! Loop devices over a one-file disk. Each function takes paths or descriptors and needs nothing of the daemon, so that
-//! it can run in the process that has the privileges.
+//! Loop devices over a one-file disk. Each function takes paths or descriptors and needs nothing from the daemon, so that it can run in the
+//! process that has the privileges.
 //!
-//! Order of life: mount the one-file disk, [`attach`], use, unmount what is on it, [`detach`], unmount the one-file
-//! disk. A crash between any two steps leaves a loop device that [`over`] finds by its backing file; nothing hides.
+//! The order of steps: mount the one-file disk, [`attach`], use, unmount what is on it, [`detach`], unmount the one-file disk. A crash
+//! between any two steps leaves a loop device that [`over`] finds by its backing file; nothing is left hidden.
 //!
 //! Source: drivers/block/loop.c and include/uapi/linux/loop.h.
 
@@ -17,61 +17,60 @@ use std::time::{Duration, Instant};
 
 mod ioctl;
 
-/// The logical block size: a drive's block. A smaller request would be a read, a change and a write under a lock.
+/// The logical block size is a drive's block. A smaller write would become a read, a change and a write under a lock.
 pub const BLOCK_BYTES: u32 = 4096;
 
-/// How far the kernel reads ahead of a sequential reader: two FUSE reads of the largest size, which two threads serve at
-/// once. The default of 128 KiB pays the two task switches of a request four times as often; what to fetch further ahead from the store is the
-/// engine's to decide, which sees the stream.
+/// How far the kernel reads ahead of a sequential reader: two FUSE reads of the largest size, which two threads serve at once. With the
+/// default of 128 KiB the two task switches of a request would come four times as often. The engine sees the stream, and decides what else
+/// to fetch from the store ahead of it.
 pub const READ_AHEAD_BYTES: u64 = 1 << 20;
 
-/// Others take free devices too (udev, other losetups): so often we look for another one.
+/// How often we look for another free device: others (udev, other losetups) take free devices too.
 const RACES_LIMIT: u32 = 32;
 
-/// How often a detach looks whether the device is gone: it waits for others (udev's blkid) to close it.
+/// How often a detach checks whether the device is gone: it waits for others (udev's blkid) to close it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// What the kernel counts sizes in, whatever the device's own sectors are.
+/// The unit of sizes in sysfs, whatever the device's own sectors are.
 const SECTOR_BYTES: u64 = 512;
 
 /// Why a loop device could not be attached, detached or found.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
-    /// Each free device was taken by someone else before we configured it.
+    /// Others took each free device before we configured it.
     #[error("no loop device stayed free for long enough to be taken")]
     Contended,
-    /// The kernel does not read this file with direct I/O: everything would be cached twice, and a flush would not say
-    /// what it should.
+    /// The kernel does not use direct I/O on this file. Everything would be cached twice, and a flush would not guarantee what it should.
     #[error("{0} does not do direct I/O on its file")]
     NotDirect(PathBuf),
-    /// The kernel was not told the file's size: it asks in this process's name, and a user's mount tells
-    /// nobody else, even where the descriptor was opened by that user and handed over.
+    /// The kernel did not get the file's size. It asks in this process's name, and a user's mount answers nobody else, even if that user
+    /// opened the descriptor and handed it over.
     #[error("{0} has no size: its file was mounted by another user")]
     NoSize(PathBuf),
-    /// Something on it is mounted.
+    /// A file system on it is mounted.
     #[error("{device} is mounted at {mountpoint}")]
     Mounted {
         /// The device.
         device: PathBuf,
-        /// Where.
+        /// Its mount point.
         mountpoint: PathBuf,
     },
-    /// It was told to go and will when its last user closes it, which has not happened in time.
+    /// It was detached, but stays until its last user closes it, which did not happen in time.
     #[error("{0} is still open in another process")]
     StillOpen(PathBuf),
     /// A system call failed.
     #[error("{call} on {path}: {error}")]
     System {
-        /// Which.
+        /// Which call.
         call: &'static str,
-        /// On what.
+        /// The path it was made on.
         path: PathBuf,
         /// Its error.
         error: io::Error,
     },
 }
 
-/// Attaches a free loop device to the open file `backing` with direct I/O and 4096-byte blocks, and gives its path.
-/// `read_only` must be as `backing` was opened.
+/// Attaches a free loop device to the open file `backing`, with direct I/O and 4096-byte blocks, and returns its path. `read_only` must
+/// match how `backing` was opened.
 pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopError> {
     let control = open(Path::new("/dev/loop-control"), OFlags::RDWR)?;
     for _ in 0..RACES_LIMIT {
@@ -86,7 +85,7 @@ pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopE
             .and_then(|()| check_size(&path))
             .and_then(|()| set_read_ahead(&path, &device, READ_AHEAD_BYTES));
         if let Err(error) = set_up {
-            // It is ours and nobody uses it; the first error is the one to tell.
+            // The device is ours and unused; report the first error.
             let _ = ioctl::clear(&device);
             return Err(error);
         }
@@ -95,15 +94,15 @@ pub fn attach(backing: BorrowedFd<'_>, read_only: bool) -> Result<PathBuf, LoopE
     Err(LoopError::Contended)
 }
 
-/// Detaches and proves it: returns when the kernel no longer names a backing file. A device in use is refused, since the
-/// kernel would answer success and detach it at some later time. Others that have it open for a moment are waited for,
-/// for `patience`. A device that is not attached is no error.
+/// Detaches, and proves it: returns when the kernel no longer names a backing file. A device in use is refused, because the kernel would
+/// report success and detach it at some later time. If others have it open for a moment, this waits up to `patience` for them. A device
+/// that is not attached is no error.
 pub fn detach(path: &Path, patience: Duration) -> Result<(), LoopError> {
     detach_open(path, open(path, OFlags::RDONLY)?, patience)
 }
 
-/// The same of a device over `backing`. One over another file, which has got the number since, is left alone; that is no
-/// error either. While it is open its number cannot be given away.
+/// The same for a device over `backing`. A device over another file, which has got the number since, is left alone; that is no error
+/// either. While the device is open here its number cannot be reused.
 pub fn detach_from(path: &Path, backing: &Path, patience: Duration) -> Result<(), LoopError> {
     let device = open(path, OFlags::RDONLY)?;
     if backing_file(path).is_none_or(|file| file != backing) {
@@ -121,7 +120,7 @@ fn detach_open(path: &Path, device: OwnedFd, patience: Duration) -> Result<(), L
         Err(Errno::NXIO) => return Ok(()),
         cleared => cleared.map_err(system("LOOP_CLR_FD", path))?,
     }
-    // Newer kernels detach at the last close, and that includes ours.
+    // Newer kernels detach at the last close, which may be ours.
     drop(device);
     let deadline = Instant::now() + patience;
     while backing_file(path).is_some() {
@@ -133,8 +132,8 @@ fn detach_open(path: &Path, device: OwnedFd, patience: Duration) -> Result<(), L
     Ok(())
 }
 
-/// Has the device take its file's new size, after the drive grew. Takes the file's path since only a stat of it brings
-/// the new size into the kernel.
+/// Makes the device take its file's new size, after the drive grew. This needs the file's path, because only a stat of it brings the new
+/// size into the kernel.
 pub fn resize(path: &Path, backing: &Path) -> Result<u64, LoopError> {
     let size = std::fs::metadata(backing).map_err(system("stat", backing))?.size();
     let device = open(path, OFlags::RDONLY)?;
@@ -142,7 +141,7 @@ pub fn resize(path: &Path, backing: &Path) -> Result<u64, LoopError> {
     Ok(size)
 }
 
-/// How large the kernel takes the device for.
+/// The device's size, as the kernel sees it.
 pub fn size_bytes(path: &Path) -> io::Result<u64> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let sectors = std::fs::read_to_string(Path::new("/sys/block").join(name).join("size"))?;
@@ -150,8 +149,8 @@ pub fn size_bytes(path: &Path) -> io::Result<u64> {
     Ok(sectors * SECTOR_BYTES)
 }
 
-/// The loop devices over `backing`, by the name under which the kernel has it; the file is not touched, so that a dead
-/// daemon's can be asked for.
+/// The loop devices over `backing`, found by the name that the kernel has for it. The file is not touched, so this works for the file of a
+/// dead daemon too.
 pub fn over(backing: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/sys/block")? {
@@ -175,8 +174,8 @@ pub fn backing_file(device: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
-/// The number (major, minor) of the file system that the file under the loop device lies on. It is asked for in this thread's
-/// name: EACCES where that is another user's FUSE, ENOTCONN where nobody serves it any more.
+/// The number (major, minor) of the file system on which the device's file lies. The question is asked in this thread's name: EACCES if it
+/// is another user's FUSE, ENOTCONN if nobody serves it any longer.
 pub fn file_system_of(device: &OwnedFd) -> Result<(u32, u32), Errno> {
     let number = ioctl::backing_device(device)?;
     Ok((rustix::fs::major(number), rustix::fs::minor(number)))
@@ -204,7 +203,7 @@ fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LoopError> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(system("open", path))
 }
 
-/// Where a file system on the block device `identity` is mounted, as this process sees it.
+/// The mount point of a file system on the block device `identity`, as this process sees it.
 fn mounted_at(identity: u64) -> Option<PathBuf> {
     let device = format!("{}:{}", rustix::fs::major(identity), rustix::fs::minor(identity));
     let mountinfo = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
@@ -219,7 +218,7 @@ fn system<E: Into<io::Error>>(call: &'static str, path: impl Into<PathBuf>) -> i
     move |error| LoopError::System { call, path, error: error.into() }
 }
 
-/// For the callers that have a path and not a descriptor.
+/// For callers that have a path and no descriptor.
 pub fn attach_path(backing: &Path, read_only: bool) -> Result<PathBuf, LoopError> {
     let file = open(backing, if read_only { OFlags::RDONLY } else { OFlags::RDWR })?;
     attach(file.as_fd(), read_only)

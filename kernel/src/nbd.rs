@@ -1,15 +1,14 @@
 //! The kernel's own NBD client: attach, reattach after a restart, detach, and find what is attached.
 //!
-//! By generic netlink (`include/uapi/linux/nbd-netlink.h`), not by the older ioctls, because only so a device
-//! outlives the process that serves it: when the last connection dies requests wait, for the *dead connection
-//! timeout*, and [`Nbd::reconfigure`] gives the device new connections. A mount on it never notices.
+//! This uses generic netlink (`include/uapi/linux/nbd-netlink.h`) and not the older ioctls, because only then a device outlives the process
+//! that serves it. When the last connection dies, requests wait for the *dead connection timeout*, and [`Nbd::reconfigure`] gives the
+//! device new connections. A mount on it never notices.
 //!
-//! All of it needs CAP_SYS_ADMIN and nothing else of the daemon: the functions take file descriptors, so a separate
-//! privileged process that was sent the sockets can call them. That process may end afterwards; the kernel keeps
-//! its own references.
+//! All of it needs CAP_SYS_ADMIN and nothing else from the daemon: the functions take file descriptors, so a separate privileged process
+//! that was sent the sockets can call them. That process may end afterwards, because the kernel keeps its own references.
 //!
-//! What the kernel's client expects of its server: simple replies only; no error that is worth telling apart (each
-//! becomes EIO); flush and FUA only where the flags offer them.
+//! The kernel's client expects a server that sends only simple replies. It does not distinguish errors (each becomes EIO), and uses flush
+//! and FUA only where the flags offer them.
 
 mod netlink;
 mod sysfs;
@@ -21,28 +20,28 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 pub use sysfs::{AttachedDevice, attached_devices, is_loaded};
 
-/// How long requests wait for a new connection once all are dead. A laptop may be closed for weeks with its drive
-/// mounted; after that, errors are better than callers that can not be killed.
+/// How long requests wait for a new connection once all are dead. A laptop may be closed for weeks with its drive mounted. After that time,
+/// errors are better than programs that cannot be killed.
 pub const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The longest backend identifier: it is read back from one page of sysfs.
+/// The longest backend identifier: sysfs returns it in one page.
 pub const IDENTIFIER_BYTES_MAX: usize = 256;
-/// How many connections to give a device, of which the kernel makes as many hardware queues.
+/// How many connections to give a device; the kernel makes as many hardware queues.
 ///
-/// One. The kernel's timer (30 s where nobody sets it, and "timeout 0" only means that) does two different things to
-/// a request that takes longer (`nbd_xmit_timeout` in `drivers/block/nbd.c`). With one connection it is logged, and
-/// sent again only if the connection has been replaced meanwhile. With several the kernel takes the connection for
-/// dead, shuts it down and sends the request on another; a drive that waits for its network would lose all of them
-/// in turn, and then need RECONFIGURE. A waiting read is ordinary for us, so one it is.
+/// One. The kernel's timer (30 s unless somebody sets it, and "timeout 0" means just that) treats a slow request in two ways
+/// (`nbd_xmit_timeout` in `drivers/block/nbd.c`). With one connection the kernel logs the request, and sends it again only if the
+/// connection has been replaced meanwhile. With several it takes the connection for dead, shuts it down and sends the request on another. A
+/// drive that waits for its network would then lose all of its connections in turn, and need RECONFIGURE. For us a waiting read is
+/// ordinary, so we use one.
 pub const SOCKETS: usize = 1;
-/// The most that are accepted; more than processors bring nothing.
+/// The most connections that are accepted; more connections than processors bring nothing.
 pub const SOCKETS_MAX: usize = 16;
-/// The interval of that timer for a device with one connection. It is how long a mount stands still after a crash,
-/// because what was in flight then is sent again only by the timer; and how often a waiting request is logged.
+/// The interval of that timer for a device with one connection. A mount hangs this long after a crash, because only the timer sends again
+/// the requests that were in flight. A waiting request is logged at this interval too.
 const STRANDED_REQUESTS_RETRIED_EVERY: Duration = Duration::from_secs(5);
-/// How long the kernel may take to show a device's size after it said yes.
+/// How long the kernel may take to show a device's size after it accepted CONNECT.
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a device is read and written in.
+/// The unit in which a device is read and written.
 pub const BLOCK_SIZE_BYTES: u64 = 4096;
 
 /// The number N of `/dev/nbdN`.
@@ -56,24 +55,24 @@ impl DeviceIndex {
     }
 }
 
-/// Why the kernel did not do as asked.
+/// Why the kernel did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// No module: load `nbd`, or attach in another way.
+    /// There is no module: load `nbd`, or attach in another way.
     #[error("this kernel has no nbd (modprobe nbd)")]
     NoNbd,
-    /// It said no.
+    /// The kernel refused.
     #[error("the kernel refused to {doing}: {source}")]
     Refused {
-        /// What was asked.
+        /// What it refused to do.
         doing: &'static str,
-        /// Its answer.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// The netlink conversation failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// It said yes, but the device does not show its size.
+    /// The kernel accepted the device, but does not show its size.
     #[error("/dev/nbd{0} did not get its size")]
     NotReady(u32),
     /// Too many or no sockets, or an identifier that is too long or has a NUL or a newline.
@@ -89,24 +88,24 @@ pub enum KernelError {
 /// What to attach.
 #[derive(Debug)]
 pub struct Attachment<'a> {
-    /// The kernel's ends of the connections, stream sockets in the transmission phase: [`SOCKETS`] of them. With
-    /// more, every request must be answered within 30 s, else its connection is ended and wants to be replaced.
+    /// The kernel's ends of the connections: [`SOCKETS`] stream sockets in the transmission phase. With more than one, every request must
+    /// be answered within 30 s; otherwise the kernel ends its connection, which then has to be replaced.
     pub sockets: &'a [BorrowedFd<'a>],
     /// Size, a multiple of 4096.
     pub size_bytes: u64,
-    /// The transmission flags of the NBD protocol, as the server at the other end of the sockets means them.
+    /// The transmission flags of the NBD protocol, for the server at the other end of the sockets.
     pub server_flags: u16,
-    /// By what to know the device again after a restart. Anyone can read it.
+    /// The name by which to find the device after a restart. Anyone can read it.
     pub identifier: &'a str,
 }
 
-/// A netlink socket to the kernel's NBD.
+/// A netlink socket to the kernel's NBD client.
 pub struct Nbd {
     netlink: GenericNetlink,
 }
 
 impl Nbd {
-    /// Opens it; [`KernelError::NoNbd`] where the kernel has none.
+    /// Opens the socket; [`KernelError::NoNbd`] if the kernel has no NBD.
     pub fn open() -> Result<Self, KernelError> {
         match GenericNetlink::open("nbd") {
             Ok(netlink) => Ok(Self { netlink }),
@@ -129,11 +128,11 @@ impl Nbd {
         }
         attributes.u64(attribute::SIZE_BYTES, attachment.size_bytes);
         attributes.u64(attribute::BLOCK_SIZE_BYTES, BLOCK_SIZE_BYTES);
-        // 0: a request waits as long as the server does, and never fails by the clock. Only here: in RECONFIGURE it
-        // would set the block layer's timer back to its default.
+        // 0: a request waits as long as the server needs, and never fails by the clock. Set it only here: in RECONFIGURE it would reset the
+        // block layer's timer to its default.
         attributes.u64(attribute::TIMEOUT, 0);
         attributes.u64(attribute::SERVER_FLAGS, attachment.server_flags.into());
-        // The device goes when its user detaches it, not when a last file is closed: mkfs closes it, too.
+        // The device goes away when its user detaches it, not when the last file on it is closed: mkfs closes it, too.
         attributes.u64(attribute::CLIENT_FLAGS, 0);
         let replies =
             self.netlink.call(command::CONNECT, &attributes).map_err(refused("attach the device"))?;
@@ -149,10 +148,10 @@ impl Nbd {
         Ok(index)
     }
 
-    /// Gives the device at `index` new connections for its dead ones, and `attachment.size_bytes` as its size. The
-    /// kernel compares the identifier. It takes no more sockets than it has dead ones, and says nothing of the
-    /// rest; and it may notice a moment late that its old ones are dead. So close the caller's copies of `sockets`
-    /// afterwards, look at how many of the sessions live, and where none does try again with new sockets.
+    /// Gives the device at `index` new connections in place of its dead ones, and `attachment.size_bytes` as its size. The kernel compares
+    /// the identifier. It takes no more sockets than it has dead connections, and does not report how many it took. It may also notice a
+    /// moment late that the old ones are dead. So close the caller's copies of `sockets` afterwards, check how many of the sessions are
+    /// alive, and if none is, try again with new sockets.
     pub fn reconfigure(
         &mut self,
         index: DeviceIndex,
@@ -160,7 +159,7 @@ impl Nbd {
     ) -> Result<(), KernelError> {
         let mut attributes = attachment.attributes()?;
         attributes.u32(attribute::INDEX, index.0);
-        // A resize with requests in flight can deadlock in the kernel: only where it is one.
+        // A resize with requests in flight can deadlock in the kernel, so send the size only if it changed.
         if sysfs::size_bytes(index)? != attachment.size_bytes {
             attributes.u64(attribute::SIZE_BYTES, attachment.size_bytes);
         }
@@ -168,7 +167,7 @@ impl Nbd {
         sysfs::wait_for_size(index, attachment.size_bytes, SETTLE_LIMIT)
     }
 
-    /// Takes the device away. What is mounted on it gets errors: unmount first.
+    /// Removes the device. A file system that is still mounted on it gets errors: unmount first.
     pub fn disconnect(&mut self, index: DeviceIndex) -> Result<(), KernelError> {
         let mut attributes = Attributes::default();
         attributes.u32(attribute::INDEX, index.0);
@@ -233,7 +232,7 @@ mod command {
     pub(super) const STATUS: u8 = 5;
 }
 
-/// Numbers of `nbd-netlink.h`; those of nested levels count from 1 again.
+/// Numbers in `nbd-netlink.h`; nested levels count from 1 again.
 mod attribute {
     pub(super) const INDEX: u16 = 1;
     pub(super) const SIZE_BYTES: u16 = 2;

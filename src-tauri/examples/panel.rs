@@ -1,15 +1,15 @@
-//! A desktop's panel and its notifications, for tests: it takes icons for its tray (StatusNotifierWatcher), reads and clicks
-//! their menus, and keeps what it is to show.
+//! A desktop's panel and notification service, for tests. It takes icons for its tray (StatusNotifierWatcher), reads and clicks their
+//! menus, and keeps the notifications that it gets.
 //!
-//! It does what it is told on its standard input, a command on a line, answers each with a line of JSON, and ends with its input:
+//! It reads commands from its standard input, one on a line, answers each with a line of JSON, and ends with its input:
 //!
-//! - `come`, `go`: there is a tray, or there is none any more
-//! - `icon`: the icon in the tray; null where there is none
+//! - `come`, `go`: the tray appears, or disappears
+//! - `icon`: the icon in the tray; null if there is none
 //! - `menu`: its menu
 //! - `click LABEL[/LABEL]`: chooses an entry
-//! - `activate`: a click on the icon
-//! - `notices`: what was to be shown until now
-//! - `press ID`: a click on such a notification
+//! - `activate`: clicks the icon
+//! - `notices`: all notifications until now
+//! - `press ID`: clicks a notification
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
 #![allow(missing_docs, reason = "of what zbus makes of the interfaces")]
 
@@ -29,7 +29,7 @@ const MENU: &str = "com.canonical.dbusmenu";
 
 #[derive(Clone, Default)]
 struct Panel {
-    /// Who has put an icon into the tray last.
+    /// The last program that put an icon into the tray.
     item: Arc<Mutex<Option<String>>>,
     notices: Arc<Mutex<Vec<Json>>>,
 }
@@ -128,7 +128,7 @@ async fn main() {
             }
             other => panic!("{other}: not a command"),
         };
-        // What is gone answers no more; whoever asks tries again, or says what is missing.
+        // An icon that is gone no longer answers; the test tries again, or reports what is missing.
         say(&answer.unwrap_or_else(|error| json!({"error": error.to_string()})));
     }
 }
@@ -167,7 +167,7 @@ async fn icon(bus: &Connection, panel: &Panel) -> zbus::Result<Json> {
     Ok(json!({"id": text("Id"), "title": text("Title"), "status": text("Status"), "pixels": digest(&pixels)}))
 }
 
-/// Two pictures are the same if these are.
+/// Two pictures are equal if their digests are.
 fn digest(text: &str) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -203,7 +203,7 @@ fn entry((id, properties, below): Layout) -> zbus::Result<Json> {
         let child = Layout::try_from(Structure::try_from(child)?)?;
         entries.push(entry(child)?);
     }
-    // What is not told is as the specification has it.
+    // Properties that are left out have the specification's defaults.
     let is = |name: &str| properties.get(name).is_none_or(|value| matches!(&**value, Value::Bool(true)));
     let label = properties.get("label").map(shown).unwrap_or_default();
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Does what was chosen in the tray's menu or in a notification. What fails is told in the window.
+//! Does what was chosen in the tray's menu or in a notification. The window shows failures.
 
 use crate::bridge;
 use crate::choice::{self, Choice, DriveAction};
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::sync::Arc;
 use tauri::{AppHandle, Manager};
 
-/// Does it; what takes time goes on by itself.
+/// Does it; long work continues in the background.
 pub fn choose(app: &AppHandle, choice: Choice) {
     let shell = app.state::<Arc<Shell>>().inner().clone();
     match choice {
@@ -41,7 +41,7 @@ pub fn choose(app: &AppHandle, choice: Choice) {
     }
 }
 
-/// A failure goes with what was to be done.
+/// A failure comes with the title of what was tried.
 async fn perform(shell: &Shell, choice: Choice) -> Result<(), (String, Failure)> {
     let (title, done) = match choice {
         Choice::Start => (text("app.failed.start"), start(shell).await),
@@ -64,7 +64,7 @@ async fn perform(shell: &Shell, choice: Choice) -> Result<(), (String, Failure)>
     done.map_err(|failure| (title, failure))
 }
 
-/// Starts the daemon, and has everybody listen to it again.
+/// Starts the daemon, and makes all streams try again.
 pub async fn start(shell: &Shell) -> Result<(), Failure> {
     let started = bridge::start(&shell.paths).await;
     shell.retry.notify_waiters();

@@ -1,4 +1,4 @@
-//! Starting with the desktop: an entry in the autostart directory, as the XDG specification has it.
+//! Starting with the desktop: an entry in the autostart directory, as the XDG specification defines it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "holdall.desktop";
 
-/// The entry of this user.
+/// This user's autostart entry.
 #[derive(Clone, Debug)]
 pub struct Autostart {
     file: PathBuf,
 }
 
 impl Autostart {
-    /// Where the environment has it. `None` where there is no home.
+    /// The entry's place according to the environment. `None` without a home directory.
     pub fn from_environment() -> Option<Autostart> {
         Autostart::resolve(|variable| std::env::var_os(variable))
     }
@@ -24,12 +24,12 @@ impl Autostart {
         Some(Autostart { file: configuration(get)?.join("autostart").join(FILE) })
     }
 
-    /// Whether the app is started with the desktop.
+    /// Whether the app starts with the desktop.
     pub fn is_on(&self) -> bool {
         fs::read_to_string(&self.file).is_ok_and(|entry| starts(&entry))
     }
 
-    /// Has `program` started with the desktop.
+    /// Makes `program` start with the desktop.
     pub fn switch_on(&self, program: &Path) -> io::Result<()> {
         let program = &lasting(program);
         let directory = self.file.parent().expect("it was joined to a directory");
@@ -39,7 +39,7 @@ impl Autostart {
         fs::rename(new, &self.file)
     }
 
-    /// Has it started no more.
+    /// Stops starting it.
     pub fn switch_off(&self) -> io::Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -48,26 +48,26 @@ impl Autostart {
     }
 }
 
-/// Where a user's configuration is. `None` where there is no home.
+/// A user's configuration directory. `None` without a home directory.
 pub fn configuration(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |variable| get(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
 }
 
-/// Where a program is that may have been replaced since it was started: the kernel says so behind its path.
+/// The path of a program that may have been replaced since it was started: the kernel then adds " (deleted)" to it.
 fn lasting(program: &Path) -> PathBuf {
     let path = program.as_os_str().as_encoded_bytes();
     let replaced = path.strip_suffix(b" (deleted)").filter(|_| !program.exists());
     replaced.map_or_else(|| program.to_owned(), |path| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Desktops have their own ways to switch an entry off.
+/// Whether the entry starts anything: desktops switch an entry off in different ways.
 fn starts(entry: &str) -> bool {
     let off = ["Hidden=true", "X-GNOME-Autostart-enabled=false"];
     !entry.lines().any(|line| off.contains(&line.trim()))
 }
 
-/// Without the program the entry counts for nothing: it stays in its user's home directory when the app is removed.
+/// TryExec makes the entry void without the program, because it stays in the user's home directory when the app is removed.
 fn entry(program: &Path) -> io::Result<String> {
     let program = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     Ok(format!(
@@ -78,13 +78,12 @@ fn entry(program: &Path) -> io::Result<String> {
     ))
 }
 
-/// A program's path as a value of such a file, and nothing more: `TryExec` is no command line.
+/// A program's path as a plain value of a desktop file: `TryExec` is no command line.
 fn escaped(program: &str) -> String {
     program.replace('\\', "\\\\")
 }
 
-/// A program's path as `Exec` wants it: in quotes, with what means something there escaped, and then once more as any
-/// value of such a file.
+/// A program's path for `Exec`: in quotes, with special characters escaped, and then escaped once more like any value of a desktop file.
 fn quoted(program: &str) -> String {
     let mut text = String::from("\"");
     for character in program.chars() {
@@ -124,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_desktop_has_switched_off_is_off() {
+    fn entries_switched_off_by_desktops_are_off() {
         assert!(starts("[Desktop Entry]\nHidden=false\n"));
         assert!(!starts("[Desktop Entry]\nHidden=true\n"));
         assert!(!starts("[Desktop Entry]\nX-GNOME-Autostart-enabled=false\n"));
     }
 
     #[test]
-    fn an_app_that_was_upgraded_while_it_ran_is_started_from_where_it_was() {
+    fn an_upgraded_app_starts_from_its_old_path() {
         let dir = tempfile::tempdir().unwrap();
         let old = dir.path().join("app (deleted)");
         assert_eq!(lasting(&old), dir.path().join("app"));
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_directory_of_ones_own_is_used() {
+    fn a_custom_config_directory_is_used() {
         let get = |variable: &str| Some(OsString::from(if variable == "HOME" { "/home/ann" } else { "/c" }));
         assert_eq!(Autostart::resolve(get).unwrap().file, Path::new("/c/autostart/holdall.desktop"));
         assert!(Autostart::resolve(|_| None).is_none());

@@ -1,7 +1,7 @@
-//! The way to the daemon: requests and streams over its socket, for the pages and for the shell itself.
+//! The connection to the daemon: requests and streams over its socket, for the pages and for the shell itself.
 //!
-//! The pages are given what the daemon says as it is. A request never starts the daemon: whoever has stopped it is not
-//! overruled by a page that looks at something.
+//! The pages get the daemon's answers unchanged. A request never starts the daemon: if a person has stopped it, a page that only reads must
+//! not start it again.
 
 use holdall::api::{Code, Failure, Progress};
 use holdall::cli::client;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 pub mod sse;
 
-/// Pauses before a stream is tried again: soon at first, then often enough for a person who has just started the daemon.
+/// Pauses before a stream is tried again: short at first, then often enough for a person who has just started the daemon.
 const RETRY_AFTER: [Duration; 5] = [
     Duration::from_millis(250),
     Duration::from_millis(500),
@@ -26,7 +26,7 @@ const RETRY_AFTER: [Duration; 5] = [
     Duration::from_secs(3),
 ];
 
-/// Has something asked of the daemon, and gives the document or the result. `show` is called with how far it is.
+/// Sends a request to the daemon and returns the document or the result. `show` is called with the progress.
 pub async fn call(
     paths: &Paths,
     method: &str,
@@ -40,7 +40,7 @@ pub async fn call(
     answer.await.map_err(told)?.value(show).await.map_err(told)
 }
 
-/// The method, where this is a request of the API. Whatever a page asks for, it is nothing but that.
+/// The method, if this is a request of the API. Pages can ask for nothing else.
 pub fn checked(method: &str, path: &str) -> Result<Method, Failure> {
     let is_api = path.starts_with("/v1/") && path.parse::<Uri>().is_ok_and(|uri| uri.authority().is_none());
     match (method, is_api) {
@@ -51,18 +51,18 @@ pub fn checked(method: &str, path: &str) -> Result<Method, Failure> {
     }
 }
 
-/// What a stream says.
+/// A message from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard<'a> {
-    /// It is connected.
+    /// The stream is connected.
     Live,
     /// An event's data.
     Data(&'a str),
-    /// It is not, and is tried again.
+    /// The stream is down, and will be tried again.
     Down,
 }
 
-/// Listens to a stream, over and over, until `hear` says that nobody wants it any more. `retry` has it tried at once.
+/// Listens to a stream, over and over, until `hear` says that it is no longer wanted. `retry` makes it try at once.
 pub async fn follow(paths: &Paths, path: &str, retry: &Notify, mut hear: impl FnMut(Heard<'_>) -> bool) {
     let mut tries = 0;
     loop {
@@ -76,12 +76,12 @@ pub async fn follow(paths: &Paths, path: &str, retry: &Notify, mut hear: impl Fn
         }
         tries = if was_live { 0 } else { tries + 1 };
         let pause = RETRY_AFTER[tries.min(RETRY_AFTER.len() - 1)];
-        // Whether somebody asked or the time has come is the same.
+        // It does not matter whether `retry` or the timeout ended the pause.
         let _ = tokio::time::timeout(pause, retry.notified()).await;
     }
 }
 
-/// Whether it is still wanted once it has ended.
+/// Returns, when the stream has ended, whether it is still wanted.
 async fn listen(paths: &Paths, path: &str, mut hear: impl FnMut(Heard<'_>) -> bool) -> bool {
     let Ok(Some(stream)) = start::connect(paths).await else {
         return true;
@@ -103,7 +103,7 @@ async fn listen(paths: &Paths, path: &str, mut hear: impl FnMut(Heard<'_>) -> bo
     true
 }
 
-/// Starts the daemon if it does not run, as the command line does.
+/// Starts the daemon if it is not running, as the command line does.
 pub async fn start(paths: &Paths) -> Result<(), Failure> {
     start::connect_or_start(paths).await.map(drop).map_err(told)
 }
@@ -112,7 +112,7 @@ pub async fn start(paths: &Paths) -> Result<(), Failure> {
 pub fn told(error: CliError) -> Failure {
     match error {
         CliError::Failed(failure) => advice::shown(failure),
-        // These are about what a command prints.
+        // These two are about what a command prints.
         CliError::BadNews(code) => failure(code, text("failure.broken")),
         CliError::ReaderLeft => failure(Code::Failed, text("failure.broken")),
     }
@@ -123,7 +123,7 @@ fn no_daemon() -> Failure {
     Failure::new(Code::NoDaemon, message, consequence, text("app.no_daemon.action"))
 }
 
-/// A failure of the shell itself, which never touches data.
+/// A failure of the shell itself, which never affects data.
 pub fn failure(code: Code, message: impl Into<String>) -> Failure {
     Failure::new(code, message, text("app.nothing_done"), "")
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_the_way_to_start_it_is_told() {
+    fn without_a_daemon_the_failure_says_how_to_start_it() {
         let dir = tempfile::tempdir().unwrap();
         let below = |name| dir.path().join(name);
         let paths = Paths { state: below("state"), cache: below("cache"), runtime: below("run") };

@@ -1,37 +1,37 @@
-//! What the page has asked for and has no answer of yet, by the number that it gave.
+//! The page's unanswered requests, by the number that the page gave them.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use tokio::task::AbortHandle;
 
-/// Requests and streams that are under way.
+/// The requests and streams that are running.
 #[derive(Debug, Default)]
 pub struct Calls {
-    // Held for a look-up.
+    // Held for one look-up.
     running: Mutex<HashMap<u64, AbortHandle>>,
 }
 
 impl Calls {
-    /// It has begun.
+    /// Adds a call that has begun.
     pub fn begun(&self, id: u64, call: AbortHandle) {
         if let Some(before) = self.running.lock().insert(id, call) {
             before.abort();
         }
     }
 
-    /// It has come to its end.
+    /// Removes a call that has ended.
     pub fn done(&self, id: u64) {
         self.running.lock().remove(&id);
     }
 
-    /// Nobody waits for it any more. What would be left half done goes on to its end in the daemon.
+    /// Ends a call for which nobody waits any longer. The daemon still finishes work that would be left half done.
     pub fn end(&self, id: u64) {
         if let Some(call) = self.running.lock().remove(&id) {
             call.abort();
         }
     }
 
-    /// The page that has asked is gone, and the next one counts anew.
+    /// Ends all calls: their page is gone, and the next one counts from the beginning.
     pub fn end_all(&self) {
         self.running.lock().drain().for_each(|(_, call)| call.abort());
     }
@@ -43,7 +43,7 @@ mod tests {
     use std::future::pending;
 
     #[test]
-    fn what_nobody_waits_for_ends() {
+    fn calls_without_a_waiter_end() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let calls = Calls::default();

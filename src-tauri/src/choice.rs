@@ -1,36 +1,36 @@
-//! What can be chosen in the tray's menu, from an entry's id.
+//! The choices in the tray's menu, from the ids of its entries.
 
 use holdall::cli::client::segment;
 use holdall_gui::{Overview, Tone};
 use jiff::{SignedDuration, Zoned};
 
-/// What was chosen.
+/// A choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The window.
+    /// Show the window.
     Window,
-    /// Its settings.
+    /// Show the settings.
     Settings,
-    /// What needs a person.
+    /// Show what needs a person.
     Attention,
-    /// The daemon, which does not run.
+    /// Start the daemon, which is not running.
     Start,
-    /// Uploads and background downloads of all drives wait.
+    /// Pause uploads and background downloads of all drives.
     Pause(Until),
-    /// They go on.
+    /// Resume them.
     Resume,
-    /// The app's end.
+    /// Quit the app.
     Quit,
-    /// Something with a drive.
+    /// Do something with a drive.
     Drive {
-        /// What.
+        /// The action.
         action: DriveAction,
         /// Its name.
         name: String,
     },
 }
 
-/// Until when there is a pause.
+/// How long a pause lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// For an hour.
@@ -39,7 +39,7 @@ pub enum Until {
     Tomorrow,
 }
 
-/// What can be done with a drive.
+/// An action on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveAction {
     /// Show it in the window.
@@ -50,16 +50,16 @@ pub enum DriveAction {
     Open,
     /// Close it.
     Close,
-    /// Stop uploading.
+    /// Pause uploads and background downloads.
     Pause,
-    /// Go on uploading.
+    /// Resume them.
     Resume,
-    /// Upload at once what waits.
+    /// Start uploading pending changes now.
     UploadNow,
 }
 
 impl Choice {
-    /// What an entry's id stands for. `None` for one that cannot be chosen.
+    /// The choice for an entry's id. `None` if the entry cannot be chosen.
     pub fn of(id: &str) -> Option<Choice> {
         Some(match id {
             "window" => Choice::Window,
@@ -89,12 +89,12 @@ impl Choice {
 }
 
 impl Until {
-    /// How long that is.
+    /// How long the pause is, starting at `now`.
     pub fn after(self, now: &Zoned) -> SignedDuration {
         const HOUR: SignedDuration = SignedDuration::from_hours(1);
         match self {
             Until::Hour => HOUR,
-            // Until eight in the morning, as in the pages.
+            // Until eight in the morning, as on the pages.
             Until::Tomorrow => now
                 .tomorrow()
                 .and_then(|day| day.date().at(8, 0, 0, 0).to_zoned(now.time_zone().clone()))
@@ -108,7 +108,7 @@ pub fn screen(drive: &str) -> String {
     format!("#/drive/{}", segment(drive))
 }
 
-/// The screen of what needs a person: the drive's, where there is one only.
+/// The screen for what needs a person: the drive's own, if there is only one.
 pub fn attention(overview: Option<&Overview>) -> String {
     let drives = overview.map_or(&[][..], |overview| &overview.drives);
     let mut needy = drives.iter().filter(|card| card.state.tone == Tone::Attention);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_that_can_be_chosen_stands_for_something() {
+    fn every_entry_that_can_be_chosen_has_a_choice() {
         assert_eq!(Choice::of("pause:1h"), Some(Choice::Pause(Until::Hour)));
         let name = "a:b".to_owned();
         assert_eq!(Choice::of("drive:open:a:b"), Some(Choice::Drive { action: DriveAction::Open, name }));
@@ -137,12 +137,12 @@ mod tests {
         let hours = |now: &str| Until::Tomorrow.after(&now.parse().unwrap()).as_hours();
         assert_eq!(hours("2026-11-20T20:00:00[Europe/Vienna]"), 12);
         assert_eq!(hours("2026-11-20T00:00:00[Europe/Vienna]"), 32);
-        // The night in which summer ends has an hour more.
+        // The night in which summer time ends is an hour longer.
         assert_eq!(hours("2026-10-24T20:00:00[Europe/Vienna]"), 13);
     }
 
     #[test]
-    fn a_drive_has_a_screen_whatever_it_is_called() {
+    fn any_drive_name_has_a_screen() {
         assert_eq!(screen("a b/ü"), "#/drive/a%20b%2F%C3%BC");
         assert_eq!(attention(None), "#/drives");
     }

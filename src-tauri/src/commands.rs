@@ -1,4 +1,4 @@
-//! What the pages may ask of the shell: `ui/src/backend/tauri.ts` is the other side. Nothing else of Tauri is open to them.
+//! The commands that the pages may call; `ui/src/backend/tauri.ts` is the other side. Nothing else of Tauri is open to them.
 
 use crate::act;
 use crate::autostart::Autostart;
@@ -20,7 +20,7 @@ use tauri::{AppHandle, Manager, State, command};
 
 type Shared<'a> = State<'a, Arc<Shell>>;
 
-/// Asks one thing of the daemon.
+/// Sends one request to the daemon.
 #[command]
 pub async fn call(
     shell: Shared<'_>,
@@ -32,7 +32,7 @@ pub async fn call(
 ) -> Result<Value, Failure> {
     let asking = shell.inner().clone();
     let asked = tokio::spawn(async move {
-        // Whoever does not want to know how far it is wants the result all the same.
+        // If the progress cannot be sent, the result is still wanted.
         let show = |step| drop(progress.send(step));
         bridge::call(&asking.paths, &method, &path, body, show).await
     });
@@ -42,7 +42,7 @@ pub async fn call(
     answer.unwrap_or_else(|_| Err(failure(Code::Failed, text("app.ended"))))
 }
 
-/// Listens to a stream of the daemon until it is ended.
+/// Listens to a stream of the daemon until the call is ended.
 #[command]
 pub async fn listen(
     shell: Shared<'_>,
@@ -64,7 +64,7 @@ pub async fn listen(
     Ok(())
 }
 
-/// What the daemon says is JSON already.
+/// The daemon's data is JSON already.
 fn message(heard: Heard<'_>) -> String {
     match heard {
         Heard::Live => r#"{"state":"live"}"#.to_owned(),
@@ -80,7 +80,7 @@ pub async fn end_call(shell: Shared<'_>, id: u64) -> Result<(), ()> {
     Ok(())
 }
 
-/// Tries streams that are down at once.
+/// Tries all streams that are down at once.
 #[command]
 pub fn retry(shell: Shared<'_>) {
     shell.retry.notify_waiters();
@@ -98,7 +98,7 @@ pub async fn open_folder(shell: Shared<'_>, path: String) -> Result<(), Failure>
     folders::open(&shell.paths, &path).await
 }
 
-/// Keeps a text where downloads go, and gives the file.
+/// Saves a text in the downloads directory, and returns the file.
 #[command]
 pub async fn save_text(app: AppHandle, name: String, text: String) -> Result<String, Failure> {
     let directory = app.path().download_dir().or_else(|_| app.path().home_dir());
@@ -106,13 +106,13 @@ pub async fn save_text(app: AppHandle, name: String, text: String) -> Result<Str
     save::save(&directory, &name, &text).map(|file| file.display().to_string())
 }
 
-/// Whether the app is started with the desktop.
+/// Whether the app starts with the desktop.
 #[command]
 pub async fn autostart() -> bool {
     Autostart::from_environment().is_some_and(|autostart| autostart.is_on())
 }
 
-/// Has the app started with the desktop, or not any more.
+/// Makes the app start with the desktop, or no longer.
 #[command]
 pub async fn set_autostart(on: bool) -> Result<(), Failure> {
     let failed = |why: String| failure(Code::Failed, said("app.autostart.failed", &[("why", &why)]));
@@ -130,7 +130,7 @@ pub fn notices(shell: Shared<'_>) -> BTreeMap<Kind, bool> {
     shell.wishes.all()
 }
 
-/// Has notifications of a kind shown, or not any more.
+/// Switches notifications of a kind on or off.
 #[command]
 pub async fn set_notice(shell: Shared<'_>, kind: Kind, on: bool) -> Result<(), Failure> {
     let failed =
@@ -138,25 +138,25 @@ pub async fn set_notice(shell: Shared<'_>, kind: Kind, on: bool) -> Result<(), F
     shell.wishes.set(kind, on).map_err(failed)
 }
 
-/// The page wants to hear what the shell has to say.
+/// The page starts to listen to the shell's messages.
 #[command]
 pub fn tell_page(shell: Shared<'_>, channel: Channel<ToPage>) {
     shell.page.arrived(channel);
 }
 
-/// The page has something that quitting would lose, in a sentence; or has it no more.
+/// Says in a sentence what quitting would lose on the page; `None` if nothing.
 #[command]
 pub fn hold(shell: Shared<'_>, lost: Option<String>) {
     shell.hold(lost);
 }
 
-/// It was asked, and the answer is to quit.
+/// Quits: the answer to the question before quitting.
 #[command]
 pub fn quit(app: AppHandle) {
     app.exit(0);
 }
 
-/// It was asked, and the answer is to stay.
+/// Stays: the answer to the question before quitting.
 #[command]
 pub fn stay(shell: Shared<'_>) {
     shell.asked.store(false, Ordering::Relaxed);
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_what_the_page_expects() {
+    fn messages_have_the_format_the_page_expects() {
         assert_eq!(message(Heard::Data(r#"{"a":[1]}"#)), r#"{"data":{"a":[1]}}"#);
         for state in [Heard::Live, Heard::Down] {
             let message: Value = serde_json::from_str(&message(state)).unwrap();

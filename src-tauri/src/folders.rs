@@ -7,10 +7,10 @@ use holdall_gui::texts::{said, text};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// xdg-open ends once the file manager has taken over; where it is the file manager itself, it stays.
+/// How long to wait for xdg-open. It ends when the file manager has taken over, but stays if it runs the file manager itself.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Opens `path`, if that is where one of the daemon's drives is mounted: a page cannot have anything else opened.
+/// Opens `path`, if one of the daemon's drives is mounted there: a page cannot open anything else.
 pub async fn open(paths: &Paths, path: &str) -> Result<(), Failure> {
     let drives = bridge::call(paths, "GET", "/v1/drives", None, |_| ()).await?;
     let drives: Vec<DriveStatus> = serde_json::from_value(drives)
@@ -20,7 +20,7 @@ pub async fn open(paths: &Paths, path: &str) -> Result<(), Failure> {
     }
     let child = Command::new("xdg-open")
         .arg(path)
-        // This is for this app's own window.
+        // This variable is only for this app's own window.
         .env_remove(crate::RENDERER_VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_where_drives_are_mounted() {
+    fn opens_only_mount_points_of_drives() {
         let drives = r#"[{
             "name": "work", "uuid": "u", "state": "Ready", "reason": null, "since": "2026-11-20T11:00:00Z", "epoch": 1,
             "root": null, "size_bytes": 1, "cached_bytes": 1, "cache_limit_bytes": 1, "dirty_bytes": 0,

@@ -1,7 +1,7 @@
-//! One app for each user and daemon: who starts it again sees the window of the one that runs.
+//! One app for each user and daemon: starting it again shows the window of the one that runs.
 //!
-//! A lock says who is the one, since it goes with the process however that ends; a socket beside it takes the word of
-//! those who came later. Both are in the runtime directory, which only this user can change.
+//! A lock decides which process is the app, because it is released with the process, however that ends. A socket beside it takes the
+//! messages of processes that start later. Both are in the runtime directory, which only this user can change.
 
 use holdall::paths::Paths;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -11,22 +11,22 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What who comes later says.
+/// The message of a process that starts later.
 const SHOW: &[u8] = b"show";
-/// The one that runs binds its socket right after it has the lock; a busy machine may take its time.
+/// The running app binds its socket right after it gets the lock; on a busy machine this may take a while.
 const BINDS_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Who this process is.
+/// What this process is.
 #[derive(Debug)]
 pub enum Instance {
-    /// The one that stays.
+    /// It is the app.
     First(First),
-    /// There is one already, which has been told.
+    /// The app is running already, and has been told.
     Other,
 }
 
-/// Being the one. Dropping it lets another be it.
+/// Holds the lock of the app. Dropping it lets another process become the app.
 #[derive(Debug)]
 pub struct First {
     listener: UnixListener,
@@ -34,7 +34,7 @@ pub struct First {
 }
 
 impl Instance {
-    /// Finds out. One that comes later has the window shown if `show`.
+    /// Finds out which. A later process asks for the window if `show` is set.
     pub fn claim(paths: &Paths, show: bool) -> io::Result<Instance> {
         let socket = paths.runtime.join("app.sock");
         let lock = OpenOptions::new()
@@ -45,7 +45,7 @@ impl Instance {
             .open(paths.runtime.join("app.lock"))?;
         match lock.try_lock() {
             Ok(()) => {
-                // Nobody has the lock, so nobody listens on what is there.
+                // Nobody has the lock, so nobody listens on an old socket.
                 match std::fs::remove_file(&socket) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
@@ -60,7 +60,7 @@ impl Instance {
 }
 
 impl First {
-    /// Calls `show` whenever the window is asked for, for as long as the process lives.
+    /// Calls `show` whenever the window is asked for, as long as the process lives.
     pub fn hear(self, show: impl Fn()) {
         for stream in self.listener.incoming().flatten() {
             if asks(stream) {
@@ -70,7 +70,7 @@ impl First {
     }
 }
 
-/// Who says nothing must not hold up others for long.
+/// A client that sends nothing must not hold up others for long.
 fn asks(stream: UnixStream) -> bool {
     let mut said = Vec::new();
     stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
@@ -95,14 +95,14 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn the_second_has_the_first_show_itself() {
+    fn a_second_app_shows_the_first_ones_window() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = dir.path().to_owned();
         let paths = Paths { state: runtime.clone(), cache: runtime.clone(), runtime };
         let Instance::First(first) = Instance::claim(&paths, true).unwrap() else { panic!("nobody is here") };
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || first.hear(|| tell.send(()).unwrap()));
-        // In the background it only sees that there is one.
+        // A process in the background only sees that the app is running.
         assert!(matches!(Instance::claim(&paths, false).unwrap(), Instance::Other));
         assert!(matches!(Instance::claim(&paths, true).unwrap(), Instance::Other));
         told.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_one_left_is_no_hindrance() {
+    fn leftovers_of_a_dead_app_do_not_matter() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = dir.path().to_owned();
         let paths = Paths { state: runtime.clone(), cache: runtime.clone(), runtime };

@@ -1,7 +1,7 @@
-//! Holdall's desktop app: the pages in a window of their own, and the tray.
+//! Holdall's desktop app: the pages in their own window, and the tray.
 //!
-//! It is a client of the daemon like the command line, and has no state of its own: ending it ends neither drives nor
-//! uploads. `commands` is what the pages may ask, `news` is what is listened to, `tray` and `notify` show it.
+//! It is a client of the daemon like the command line, and has no state of its own: ending it ends neither drives nor uploads. `commands`
+//! has the pages' requests, `news` listens to the daemon, and `tray` and `notify` show the news.
 
 use holdall::api::Failure;
 use holdall::paths::Paths;
@@ -30,7 +30,7 @@ mod tray;
 mod window;
 mod wishes;
 
-/// WebKitGTK's way of drawing that leaves windows empty with some graphics drivers. A value of one's own is kept.
+/// Turns off a drawing method of WebKitGTK that leaves windows empty with some graphics drivers. A value that the user has set is kept.
 const RENDERER_VARIABLE: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
 
 const HELP: &str = "\
@@ -90,7 +90,7 @@ fn begin(in_background: bool) -> Result<(), Failure> {
     let claimed = Instance::claim(&paths, !in_background);
     match claimed.map_err(|error| refusal::no_lock(&paths.runtime, &error))? {
         Instance::First(first) => {
-            // What needs a screen asks for it without looking first whether it answers.
+            // GTK has to answer first: other code uses the screen without checking whether it answers.
             gtk::init().map_err(|_| refusal::no_screen())?;
             run(paths, first, in_background).map_err(|error| refusal::no_window(&error))
         }
@@ -131,7 +131,7 @@ fn run(paths: Paths, first: First, in_background: bool) -> tauri::Result<()> {
         })
         .build(tauri::generate_context!())?;
     app.run(|_, event| {
-        // It ends where it is told to, and not with its last window.
+        // The app ends when it is asked to, not when its last window closes.
         if let RunEvent::ExitRequested { api, code: None, .. } = event {
             api.prevent_exit();
         }

@@ -1,4 +1,4 @@
-//! Listens to the daemon for as long as the app runs: for the tray, and for what a person is to be notified of.
+//! Listens to the daemon as long as the app runs: for the tray, and for notifications.
 
 use crate::act;
 use crate::bridge::{self, Heard};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tauri::AppHandle;
 
-/// What comes together is told together anyway.
+/// Often enough, because events that come together are shown together.
 const NOTICES_EVERY: Duration = Duration::from_secs(1);
 
-/// Starts the daemon, and listens.
+/// Starts the daemon, and listens to it.
 pub fn begin(app: &AppHandle, shell: &Arc<Shell>) {
     tauri::async_runtime::spawn(tray::keep(app.clone(), shell.clone()));
     let notices = Arc::new(Mutex::new(Notices::default()));
@@ -28,7 +28,7 @@ pub fn begin(app: &AppHandle, shell: &Arc<Shell>) {
         let shell = shell.clone();
         let notices = notices.clone();
         async move {
-            // Without it nothing is uploaded, so a person has to know, also where the app begins without a window.
+            // Without the daemon nothing is uploaded. So a person has to know, even if the app started without a window.
             if let Err(failure) = act::start(&shell).await {
                 shell.page.tell(ToPage::Failed { title: text("app.failed.start"), failure });
                 window::show(&app);
@@ -48,7 +48,7 @@ async fn overview(shell: &Shell) {
                 Heard::Down => Known { link: Link::Down, ..known.clone() },
                 Heard::Data(data) => match serde_json::from_str(data) {
                     Ok(overview) => Known { overview: Some(overview), link: Link::Live },
-                    // Another version's daemon: the pages say so.
+                    // The daemon is of another version; the pages say so.
                     Err(_) => return false,
                 },
             };

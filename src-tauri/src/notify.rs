@@ -1,4 +1,4 @@
-//! Notifications, by the desktop's own service. Where there is none, nothing is shown: the tray and the window tell it too.
+//! Notifications, shown by the desktop's own service. Without one nothing is shown: the tray and the window have the same news.
 
 use crate::act;
 use crate::choice::{Choice, DriveAction};
@@ -36,10 +36,10 @@ trait Notifications {
     fn action_invoked(&self, id: u32, action: String) -> zbus::Result<()>;
 }
 
-/// The way to the desktop's service.
+/// The connection to the desktop's service.
 pub struct Notifier {
     service: NotificationsProxy<'static>,
-    // Held to remember what was shown: who clicks is told what it was about.
+    // Held only to store or look up what was shown: a click names just the number of a notification.
     shown: Arc<Mutex<BTreeMap<Kind, Shown>>>,
 }
 
@@ -50,7 +50,7 @@ struct Shown {
 }
 
 impl Notifier {
-    /// `None` where there is no session bus.
+    /// `None` without a session bus.
     pub async fn connect(app: &AppHandle) -> Option<Notifier> {
         let connection = Connection::session().await.ok()?;
         let service = NotificationsProxy::new(&connection).await.ok()?;
@@ -59,14 +59,14 @@ impl Notifier {
         Some(Notifier { service, shown })
     }
 
-    /// Shows it, in the place of the last of its kind.
+    /// Shows a notice in place of the last one of its kind.
     pub async fn show(&self, notice: &Notice) {
-        // 0 is no notification.
+        // 0 stands for no notification.
         let replaces = self.shown.lock().get(&notice.kind).map_or(0, |shown| shown.id);
         let hints = HashMap::from([("desktop-entry", Value::from("holdall"))]);
         let actions = ["default", &text("app.notice.open")];
         let body = escaped(&notice.body);
-        // Milliseconds; the service knows best how long.
+        // In milliseconds; the service knows best how long.
         const BY_THE_SERVICE: i32 = -1;
         let shown = self.service.notify(
             "Holdall",
@@ -92,7 +92,7 @@ async fn follow_clicks(
     let Ok(mut clicks) = service.receive_action_invoked().await else { return };
     while let Some(click) = clicks.next().await {
         let Ok(clicked) = click.args() else { continue };
-        // Other programs' notifications are told of, too.
+        // This reports clicks on other programs' notifications too.
         let ours = shown.lock().values().find(|shown| shown.id == clicked.id).cloned();
         if let Some(shown) = ours {
             act::choose(&app, shown.choice);
@@ -100,7 +100,7 @@ async fn follow_clicks(
     }
 }
 
-/// What a click on it leads to.
+/// Where a click on it leads.
 fn choice(notice: &Notice) -> Choice {
     match &notice.drive {
         Some(name) => Choice::Drive { action: DriveAction::Show, name: name.clone() },
@@ -109,7 +109,7 @@ fn choice(notice: &Notice) -> Choice {
     }
 }
 
-/// A body may have markup, so that what is none has to be written otherwise.
+/// A body may contain markup, so plain text has to be escaped.
 fn escaped(body: &str) -> String {
     body.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_leads_to_what_it_is_about() {
+    fn a_click_opens_the_subject_of_the_notice() {
         let notice = |kind, drive: Option<&str>| Notice {
             kind,
             title: String::new(),

@@ -1,4 +1,4 @@
-//! What the shell has to say to the page. What is said before there is one waits for it.
+//! The shell's messages to the page. Messages from before there is a page wait for it.
 
 use holdall::api::Failure;
 use holdall_gui::Leaving;
@@ -10,11 +10,11 @@ use tauri::ipc::Channel;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToPage {
-    /// Show this screen: the address's fragment.
+    /// Show this screen, given as the fragment of its address.
     Go(String),
     /// Ask before quitting.
     Quit(Leaving),
-    /// Ask before a drive is closed that has something of which there is nothing elsewhere.
+    /// Ask before closing a drive that has changes which exist nowhere else.
     Close {
         /// The drive.
         name: String,
@@ -23,16 +23,16 @@ pub enum ToPage {
         /// What closing means.
         text: String,
     },
-    /// What was chosen in the tray's menu did not work.
+    /// A choice in the tray's menu failed.
     Failed {
-        /// What was to be done.
+        /// What was tried.
         title: String,
-        /// Why not.
+        /// Why it failed.
         failure: Failure,
     },
 }
 
-/// The page that is in the window.
+/// The page in the window.
 #[derive(Default)]
 pub struct Page {
     // Held to send, which only puts a message into a queue.
@@ -46,22 +46,22 @@ struct Listening {
 }
 
 impl Page {
-    /// It is there, and listens.
+    /// The page has loaded, and listens.
     pub fn arrived(&self, channel: Channel<ToPage>) {
         let mut listening = self.listening.lock();
         for message in listening.waiting.drain(..) {
-            // One that is gone again is followed by another, which is told by whoever asks again.
+            // If this page is gone already, the next page asks again.
             let _ = channel.send(message);
         }
         listening.channel = Some(channel);
     }
 
-    /// Another one is loaded in its place.
+    /// Another page is being loaded in its place.
     pub fn left(&self) {
         self.listening.lock().channel = None;
     }
 
-    /// Says it, now or once somebody listens.
+    /// Sends a message, now or when a page listens.
     pub fn tell(&self, message: ToPage) {
         let mut listening = self.listening.lock();
         let unheard = match &listening.channel {
@@ -81,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_is_said_early_is_heard_late() {
+    fn messages_wait_for_the_first_page() {
         let page = Page::default();
         page.tell(ToPage::Go("#/settings".to_owned()));
         let heard = Arc::new(Mutex::new(Vec::new()));

@@ -1,5 +1,5 @@
-//! Why the app cannot begin, or its window cannot be shown, in a window of GTK's own: nobody who starts it from a menu reads standard
-//! error, and what is missing may be just what pages need.
+//! Shows in a plain GTK dialog why the app cannot start or its window cannot be shown: a person who starts it from a menu does not read
+//! standard error, and what is missing may be just what the pages need.
 
 use crate::bridge::{failure, told};
 use gtk::prelude::{DialogExt, GtkWindowExt, MessageDialogExt, WidgetExt};
@@ -13,17 +13,17 @@ use std::io;
 use std::io::Write;
 use std::path::Path;
 
-/// There is no screen, so nothing can be shown on it either.
+/// There is no screen, so nothing can be shown on one.
 pub fn no_screen() -> Failure {
     refused(text("app.refused.screen"), text("app.refused.screen.action"))
 }
 
-/// There is no place for what belongs to this user.
+/// There is no directory for this user's files.
 pub fn no_place(error: PathsError) -> Failure {
     Failure { consequence: text("app.refused.consequence"), ..told(CliError::from(error)) }
 }
 
-/// Whether it runs already cannot be found out.
+/// It is not clear whether the app is running already.
 pub fn no_lock(directory: &Path, error: &io::Error) -> Failure {
     let directory = directory.display().to_string();
     refused(
@@ -32,7 +32,7 @@ pub fn no_lock(directory: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// The window cannot be made.
+/// The window cannot be created.
 pub fn no_window(error: &dyn Error) -> Failure {
     let why = error.to_string();
     refused(said("app.refused.window", &[("why", &why)]), text("app.refused.window.action"))
@@ -42,10 +42,10 @@ fn refused(message: String, action: String) -> Failure {
     Failure { consequence: text("app.refused.consequence"), action, ..failure(Code::Failed, message) }
 }
 
-/// Says it, and waits until it was read. Only where no event loop runs yet, or any more.
+/// Shows it, and waits until it was read. Only for when no event loop is running.
 pub fn tell(failure: &Failure) {
     let _ = writeln!(std::io::stderr(), "{}", for_a_terminal(failure));
-    // Where even that fails there is no screen.
+    // If this fails too, there is no screen.
     if gtk::init().is_ok() {
         let dialog = dialog("app.refused.title", failure);
         dialog.run();
@@ -53,7 +53,7 @@ pub fn tell(failure: &Failure) {
     }
 }
 
-/// Says it while the event loop runs, on its thread.
+/// Shows it while the event loop runs, on the loop's thread.
 pub fn show(failure: &Failure) {
     let _ = writeln!(std::io::stderr(), "{}", for_a_terminal(failure));
     let dialog = dialog("app.refused.title.window", failure);
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_says_what_it_means_for_the_data_and_what_to_do() {
+    fn refusals_say_the_consequence_and_what_to_do() {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let relative = PathsError::Relative { variable: "HOLDALL_STATE_DIR", value: "here".into() };
         for (failure, cause, action) in [

@@ -1,4 +1,4 @@
-//! Keeps a text that the page has for a person, where downloads go.
+//! Saves a text of the page in the downloads directory.
 
 use crate::bridge::failure;
 use holdall::api::{Code, Failure};
@@ -8,12 +8,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// File systems take 255 bytes; the number of a second copy has room.
+/// File systems allow 255 bytes; this leaves space for the number of a further copy.
 const NAME_LIMIT_BYTES: usize = 200;
-/// Somebody who has saved as many of one name has other troubles.
+/// A bound on the search: nobody saves this many files of one name.
 const COPIES_MAX: u32 = 1000;
 
-/// Writes it to a new file that only this user can read: it may be a key. Gives the file.
+/// Writes the text to a new file that only this user can read, because it may be a key. Returns the file.
 pub fn save(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
     if !is_plain(name) {
         return Err(failure(Code::Usage, said("app.save.name", &[("name", name)])));
@@ -27,7 +27,7 @@ pub fn save(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure
     })
 }
 
-/// Whether it is a file's name and nothing else. None of ours is hidden.
+/// Whether it is a file name and nothing else. None of our files is hidden.
 fn is_plain(name: &str) -> bool {
     let is_short = (1..=NAME_LIMIT_BYTES).contains(&name.len());
     is_short && !name.starts_with('.') && !name.contains(|c: char| c == '/' || c.is_control())
@@ -50,7 +50,7 @@ fn write(directory: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// What is there is never overwritten.
+/// Numbers further copies, so that no file is overwritten.
 fn numbered(name: &str, copy: u32) -> String {
     match (copy, name.rsplit_once('.')) {
         (1, _) => name.to_owned(),
@@ -65,7 +65,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn nothing_is_overwritten_and_only_its_owner_reads_it() {
+    fn saved_files_overwrite_nothing_and_are_private() {
         let dir = tempfile::tempdir().unwrap();
         let below = dir.path().join("Downloads");
         let first = save(&below, "key.txt", "one").unwrap();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_path() {
+    fn a_name_cannot_be_a_path() {
         let dir = tempfile::tempdir().unwrap();
         let long = "x".repeat(NAME_LIMIT_BYTES + 1);
         for name in ["", "..", ".bashrc", "a/b", "../x", "a\nb", "a\0b", long.as_str()] {

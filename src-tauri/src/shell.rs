@@ -1,4 +1,4 @@
-//! What the parts of the shell share.
+//! The state that the parts of the shell share.
 
 use crate::calls::Calls;
 use crate::page::Page;
@@ -11,29 +11,29 @@ use tokio::sync::{Notify, watch};
 
 /// The shell's state.
 pub struct Shell {
-    /// Where the daemon is.
+    /// Where to find the daemon.
     pub paths: Paths,
-    /// What the page waits for.
+    /// The page's unanswered calls.
     pub calls: Calls,
     /// The page.
     pub page: Page,
-    /// Which notifications are wanted.
+    /// Which notifications the user wants.
     pub wishes: Wishes,
-    /// Wakes streams that wait before they are tried again.
+    /// Wakes streams that wait before they try again.
     pub retry: Notify,
-    /// What is known of all drives.
+    /// The last known state of all drives.
     pub known: watch::Sender<Known>,
-    /// Whether the daemon was started, or could not be: until then a stream that is down is no news.
+    /// Whether starting the daemon has succeeded or failed; before that, a stream that is down means nothing.
     pub begun: watch::Sender<bool>,
-    /// Whether it was asked before quitting, and not answered yet.
+    /// Whether the question before quitting is open.
     pub asked: AtomicBool,
-    // Held to put it there and to copy it.
+    // Held only to replace it and to copy it.
     held: Mutex<Option<String>>,
     tray_is_shown: AtomicBool,
 }
 
 impl Shell {
-    /// Nothing is known yet.
+    /// The state at the start, when nothing is known yet.
     pub fn new(paths: Paths) -> Shell {
         Shell {
             paths,
@@ -49,12 +49,12 @@ impl Shell {
         }
     }
 
-    /// The page has something that would be lost by quitting, in a sentence; or has it no more.
+    /// Says in a sentence what quitting would lose on the page; `None` if nothing.
     pub fn hold(&self, lost: Option<String>) {
         *self.held.lock() = lost;
     }
 
-    /// What is asked before quitting; `None` where nothing is lost by it.
+    /// The question before quitting; `None` if quitting loses nothing.
     pub fn leaving(&self) -> Option<Leaving> {
         let unsent = self.known.borrow().menu().leaving;
         match self.held.lock().clone() {
@@ -68,30 +68,30 @@ impl Shell {
         self.tray_is_shown.load(Ordering::Relaxed)
     }
 
-    /// It does, or does not any more.
+    /// Sets whether the desktop shows the tray's icon.
     pub fn set_tray_is_shown(&self, is_shown: bool) {
         self.tray_is_shown.store(is_shown, Ordering::Relaxed);
     }
 }
 
-/// What is known of all drives.
+/// The last known state of all drives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// As the daemon said last.
+    /// The daemon's last message.
     pub overview: Option<Overview>,
-    /// Whether that is so now.
+    /// Whether that message is current.
     pub link: Link,
 }
 
-/// How the daemon is listened to.
+/// The state of the connection to the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Link {
-    /// It has said nothing yet, and may be starting.
+    /// The daemon has sent nothing yet, and may be starting.
     #[default]
     Begins,
-    /// It tells what changes.
+    /// The daemon sends changes.
     Live,
-    /// It does not run.
+    /// The daemon is not running.
     Down,
 }
 
@@ -123,7 +123,7 @@ impl Known {
         drives.iter().find(|card| card.name == name)?.mountpoint.clone()
     }
 
-    /// What is asked before a drive is closed, and what that means; `None` where nothing is only here.
+    /// The question before closing a drive, and its consequence; `None` if nothing is only here.
     pub fn closing(&self, name: &str) -> Option<(String, String)> {
         let drives = &self.overview.as_ref()?.drives;
         drives.iter().find(|card| card.name == name)?.closing()
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_nothing_is_shown_as_it_was() {
+    fn without_a_daemon_the_old_state_is_not_shown() {
         let mut overview = holdall_gui::Model::default().overview();
         (overview.unsent_bytes, overview.tone) = (5 << 20, Tone::Safe);
         let known = |link| Known { overview: Some(overview.clone()), link };

@@ -1,5 +1,5 @@
-//! The icon in the tray (StatusNotifierItem): its look says how things are, and its menu, which is the daemon's as data, does
-//! everything.
+//! The icon in the tray (StatusNotifierItem). Its look shows how things are, and its menu, which is the daemon's menu data, has every
+//! action.
 
 use crate::act;
 use crate::choice::Choice;
@@ -14,18 +14,18 @@ use tauri::AppHandle;
 
 mod icons;
 
-/// Panels draw the menu anew for each change: what changes more often is told together.
+/// Panels redraw the menu for each change, so changes that come faster are shown together.
 const CHANGES_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the icon, for as long as the app runs. Where the desktop has no tray, one that comes later is used.
+/// Shows the icon as long as the app runs. If the desktop has no tray yet, a later one is used.
 pub async fn keep(app: AppHandle, shell: Arc<Shell>) {
     let mut known = shell.known.subscribe();
     let shown = known.borrow_and_update().clone();
-    // Until it is told otherwise.
+    // Assume that the icon is shown until we hear otherwise.
     shell.set_tray_is_shown(true);
     let item = Item { app, shell: shell.clone(), shown };
     let Ok(handle) = item.assume_sni_available(true).spawn().await else {
-        // There is no session bus, and so nobody who would show it.
+        // There is no session bus, so nothing can show the icon.
         shell.set_tray_is_shown(false);
         return;
     };
@@ -116,7 +116,7 @@ fn item(entry: &Entry) -> MenuItem<Item> {
     }
 }
 
-/// An underscore would be read as the mark of an access key.
+/// Doubles underscores: a single one would mark an access key.
 fn plain(label: &str) -> String {
     label.replace('_', "__")
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_become_items() {
+    fn menu_entries_become_tray_items() {
         assert!(matches!(item(&entry("", "")), MenuItem::Separator));
         let MenuItem::Standard(drive) = item(&entry("drive:show:my_work", "my_work: Ready")) else {
             panic!("it opens nothing")

@@ -1,4 +1,4 @@
-//! The window: shown, hidden where there is a tray, and gone with the app where there is none.
+//! The window: shown; hidden if there is a tray; if there is none, closing it ends the app.
 
 use crate::page::ToPage;
 use crate::refusal;
@@ -11,10 +11,10 @@ use tauri::{AppHandle, Manager, WebviewUrl, Window, WindowEvent};
 
 const LABEL: &str = "main";
 const SIZE: (f64, f64) = (1120.0, 760.0);
-/// As narrow as a telephone: the pages have a layout for that.
+/// As narrow as a phone: the pages have a layout for that.
 const LEAST_SIZE: (f64, f64) = (380.0, 420.0);
 
-/// Shows the window; from any thread. What keeps it from being shown is said in one that needs less.
+/// Shows the window, from any thread. If that fails, a simpler dialog says why.
 pub fn show(app: &AppHandle) {
     let handle = app.clone();
     let _ = app.run_on_main_thread(move || {
@@ -24,7 +24,7 @@ pub fn show(app: &AppHandle) {
     });
 }
 
-/// Shows a screen of it.
+/// Shows one of the window's screens.
 pub fn go(app: &AppHandle, hash: impl Into<String>) {
     app.state::<Arc<Shell>>().page.tell(ToPage::Go(hash.into()));
     show(app);
@@ -41,7 +41,7 @@ fn open(app: &AppHandle) -> tauri::Result<()> {
         .title("Holdall")
         .inner_size(SIZE.0, SIZE.1)
         .min_inner_size(LEAST_SIZE.0, LEAST_SIZE.1)
-        // The window shows these pages and nothing else, whatever is in them.
+        // The window shows only our pages, whatever is in them.
         .on_navigation(|url| url.scheme() == "tauri")
         .on_page_load(move |_, load| {
             if load.event() == PageLoadEvent::Started {
@@ -55,14 +55,14 @@ fn open(app: &AppHandle) -> tauri::Result<()> {
         .map(drop)
 }
 
-/// What closing the window does.
+/// The effect of closing the window.
 #[derive(Debug, PartialEq, Eq)]
 enum Closing {
     /// The app stays in the tray.
     Hide,
-    /// It would end, and something is only on this computer, or in the window.
+    /// The app would end, but something is only on this computer, or in the window.
     Ask(Leaving),
-    /// It ends.
+    /// The app ends.
     End,
 }
 
@@ -74,7 +74,7 @@ fn closing(tray_is_shown: bool, leaving: Option<Leaving>) -> Closing {
     }
 }
 
-/// Something has happened to the window.
+/// Handles an event of the window.
 pub fn event(window: &Window, event: &WindowEvent) {
     if let WindowEvent::CloseRequested { api, .. } = event {
         api.prevent_close();
@@ -82,7 +82,7 @@ pub fn event(window: &Window, event: &WindowEvent) {
         let shell = app.state::<Arc<Shell>>();
         match closing(shell.tray_is_shown(), shell.leaving()) {
             Closing::Hide => {
-                // Nobody sees what was asked.
+                // Nobody sees the question any longer.
                 shell.asked.store(false, Ordering::Relaxed);
                 let _ = window.hide();
             }
@@ -92,7 +92,7 @@ pub fn event(window: &Window, event: &WindowEvent) {
     }
 }
 
-/// Quits, after asking where something is only on this computer, or in the window.
+/// Quits. If something is only on this computer or in the window, asks first.
 pub fn quit(app: &AppHandle) {
     match app.state::<Arc<Shell>>().leaving() {
         Some(leaving) => ask(app, leaving),
@@ -100,7 +100,7 @@ pub fn quit(app: &AppHandle) {
     }
 }
 
-/// Who quits while being asked means it: a page that hangs keeps nobody from it.
+/// Asks. A person who quits again while the question is open means it, so a page that hangs stops nobody.
 fn ask(app: &AppHandle, leaving: Leaving) {
     let shell = app.state::<Arc<Shell>>();
     if shell.asked.swap(true, Ordering::Relaxed) {

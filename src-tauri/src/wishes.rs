@@ -1,4 +1,4 @@
-//! Which notifications a person wants: all, but those that were switched off. Kept in a file of the user's configuration.
+//! Which notifications a person wants: all except those that were switched off. Kept in a file in the user's configuration.
 
 use crate::autostart;
 use holdall_gui::notices::Kind;
@@ -9,24 +9,24 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What is wanted.
+/// The user's choice.
 pub struct Wishes {
-    /// `None` where there is no home: then nothing is remembered.
+    /// `None` without a home directory: then nothing is remembered.
     file: Option<PathBuf>,
-    // Held for a change and its file.
+    // Held while it changes together with its file.
     saved: Mutex<Saved>,
 }
 
-/// The file.
+/// The contents of the file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Saved {
-    /// Kinds that are not shown.
+    /// Kinds that are switched off.
     #[serde(default)]
     silent: BTreeSet<Kind>,
 }
 
 impl Wishes {
-    /// Those of this user. What cannot be read counts as none: then all is shown.
+    /// This user's choice. A file that cannot be read counts as empty: then everything is shown.
     pub fn from_environment() -> Wishes {
         let directory = autostart::configuration(|variable| std::env::var_os(variable));
         Wishes::load(directory.map(|directory| directory.join("holdall/app.json")))
@@ -38,17 +38,17 @@ impl Wishes {
         Wishes { file, saved: Mutex::new(saved) }
     }
 
-    /// Whether notices of the kind are to be shown.
+    /// Whether to show notices of the kind.
     pub fn are_wanted(&self, kind: Kind) -> bool {
         !self.saved.lock().silent.contains(&kind)
     }
 
-    /// The same of all kinds.
+    /// The same for all kinds.
     pub fn all(&self) -> BTreeMap<Kind, bool> {
         Kind::ALL.into_iter().map(|kind| (kind, self.are_wanted(kind))).collect()
     }
 
-    /// Has them shown, or not any more.
+    /// Switches notices of a kind on or off.
     pub fn set(&self, kind: Kind, on: bool) -> io::Result<()> {
         let mut saved = self.saved.lock();
         let mut next = saved.clone();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_switched_off_stays_so() {
+    fn notices_switched_off_stay_off() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("new/app.json");
         let load = || Wishes::load(Some(file.clone()));

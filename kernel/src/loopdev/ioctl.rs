@@ -61,13 +61,13 @@ impl Info {
     };
 }
 
-/// The number of a device that is free at this moment; one is made where none is.
+/// The number of a device that is free at this moment; if there is none, the kernel makes one.
 pub(super) fn get_free(control: &OwnedFd) -> Result<u32> {
     // SAFETY: takes no argument.
     check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) }).map(|number| number as u32)
 }
 
-/// Binds the device to the file. EBUSY if someone was faster.
+/// Binds the device to the file. EBUSY if somebody else was faster.
 pub(super) fn configure(
     device: &OwnedFd,
     backing: BorrowedFd<'_>,
@@ -88,18 +88,18 @@ pub(super) fn clear(device: &OwnedFd) -> Result<()> {
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) }).map(drop)
 }
 
-/// Takes over the file's size.
+/// Takes the file's current size.
 pub(super) fn set_capacity(device: &OwnedFd) -> Result<()> {
     // SAFETY: takes no argument.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY) }).map(drop)
 }
 
-/// Whether the device does direct I/O; the kernel drops the wish silently where it cannot.
+/// Whether the device uses direct I/O; where the kernel cannot, it silently ignores the flag.
 pub(super) fn is_direct(device: &OwnedFd) -> Result<bool> {
     Ok(status(device)?.flags & LO_FLAGS_DIRECT_IO != 0)
 }
 
-/// The device number of the file system that the device's file lies on. The file system is asked, in this thread's name.
+/// The device number of the file system on which the device's file lies. This asks that file system, in this thread's name.
 pub(super) fn backing_device(device: &OwnedFd) -> Result<u64> {
     Ok(status(device)?.device)
 }
@@ -111,7 +111,7 @@ fn status(device: &OwnedFd) -> Result<Info> {
     Ok(info)
 }
 
-/// Sets the block device's read-ahead.
+/// Sets the block device's readahead.
 pub(super) fn set_read_ahead(device: &OwnedFd, bytes: u64) -> Result<()> {
     let sectors = libc::c_ulong::try_from(bytes / 512).map_err(|_| Errno::INVAL)?;
     // SAFETY: the argument is a number, not a pointer.

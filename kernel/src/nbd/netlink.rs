@@ -29,10 +29,10 @@ const KIND_MASK: u16 = !(3 << 14);
 const HEADER_BYTES: usize = 16;
 const COMMAND_BYTES: usize = 4;
 
-/// One answer, at most. The longest is the list of all devices, 20 bytes for each.
+/// The longest answer is the list of all devices, 20 bytes for each.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Answers are made by the kernel inside the call that sends the question; only a disconnect waits, for requests
-/// that the server must still fail or finish.
+/// The kernel answers inside the call that sends the request. Only a disconnect waits, for requests that the server must still fail or
+/// finish.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why a conversation failed.
@@ -55,7 +55,7 @@ impl From<rustix::io::Errno> for NetlinkError {
     }
 }
 
-/// Attributes in the making.
+/// Attributes that are being written.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     bytes: Vec<u8>,
@@ -91,7 +91,7 @@ impl Attributes {
     }
 }
 
-/// The attributes in `bytes`: kinds without their flag bits, and values. Ends at the first malformed one.
+/// The attributes in `bytes`: their kinds without the flag bits, and their values. Stops at the first malformed one.
 pub fn parse_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let [a, b, c, d] = *bytes.first_chunk()?;
@@ -111,7 +111,7 @@ pub(super) struct GenericNetlink {
 }
 
 impl GenericNetlink {
-    /// Opens a socket and looks the family up.
+    /// Opens a socket and looks up the family.
     pub(super) fn open(family: &str) -> Result<Self, NetlinkError> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -132,7 +132,7 @@ impl GenericNetlink {
         Ok(this)
     }
 
-    /// Sends a command and gives the attributes of each answer before the acknowledgement.
+    /// Sends a command and returns the attributes of each answer before the acknowledgement.
     pub(super) fn call(
         &mut self,
         command: u8,
@@ -149,7 +149,7 @@ impl GenericNetlink {
             while let Some((message, after)) = next_message(rest) {
                 rest = after;
                 if message.sequence != self.sequence {
-                    // Of a call that was given up.
+                    // It answers an earlier call that timed out.
                     continue;
                 }
                 if message.kind != TYPE_ERROR {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_survive_the_wire_padded_to_four_bytes() {
+    fn attributes_survive_encoding_with_padding() {
         let mut attributes = Attributes::default();
         attributes.u32(1, 7);
         attributes.string(10, "ab");

@@ -1,4 +1,4 @@
-//! What the kernel tells about its NBD devices in /sys.
+//! The state of NBD devices in /sys.
 
 use super::{DeviceIndex, KernelError};
 use std::fs;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 /// Sysfs counts sizes in sectors of 512 bytes, whatever the device's block size.
 const SECTOR_BYTES: u64 = 512;
 
-/// A device that is attached, by whoever.
+/// An attached device, whoever attached it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedDevice {
-    /// Where.
+    /// Its index.
     pub index: DeviceIndex,
     /// Its size.
     pub size_bytes: u64,
-    /// What it was attached with; `None` for devices that were attached without, and on kernels before 5.14.
+    /// The identifier given at attach; `None` for devices attached without one, and on kernels before 5.14.
     pub identifier: Option<String>,
 }
 
-/// Whether the kernel has nbd at this moment, built in or as a loaded module. That it could be loaded is not said.
+/// Whether the kernel has NBD at this moment, built in or as a loaded module. If not, it may still be loadable.
 pub fn is_loaded() -> bool {
     Path::new("/sys/module/nbd").exists()
 }
@@ -34,7 +34,7 @@ pub fn attached_devices() -> io::Result<Vec<AttachedDevice>> {
         let Some(index) = number.map(DeviceIndex) else {
             continue;
         };
-        // Only an attached device has this file. It may go while we look: then it is not attached.
+        // Only an attached device has this file. A device that goes away meanwhile is not attached.
         if !directory(index).join("pid").exists() {
             continue;
         }
@@ -56,11 +56,10 @@ pub(super) fn size_bytes(index: DeviceIndex) -> io::Result<u64> {
     Ok(sectors.saturating_mul(SECTOR_BYTES))
 }
 
-/// Waits until the device shows its size and its node in /dev is there. The kernel's answer to CONNECT comes
-/// before udev has seen the device.
+/// Waits until the device shows its size and has its node in /dev. The kernel's answer to CONNECT comes before udev has seen the device.
 pub(super) fn wait_for_size(index: DeviceIndex, size: u64, limit: Duration) -> Result<(), KernelError> {
     let deadline = Instant::now() + limit;
-    // Sysfs has no way to wait for a size.
+    // Sysfs has no way to wait for a size, so poll.
     const LOOK_EVERY: Duration = Duration::from_millis(2);
     loop {
         if matches!(size_bytes(index), Ok(shown) if shown == size) && index.path().exists() {

@@ -1,13 +1,13 @@
 //! Server-sent events, from the lines of a stream.
 
-/// Puts lines together to events.
+/// Joins lines to events.
 #[derive(Debug, Default)]
 pub struct Events {
     data: Option<String>,
 }
 
 impl Events {
-    /// The data of the event that this line ends. Comments keep the connection alive, and say nothing.
+    /// The data of the event that this line ends. Comments only keep the connection alive.
     pub fn line(&mut self, line: &[u8]) -> Option<String> {
         if line.is_empty() {
             return self.data.take();
@@ -37,13 +37,13 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_what_stands_before_an_empty_line() {
+    fn an_empty_line_ends_an_event() {
         assert_eq!(all("data: {\"a\":1}\n\ndata:2\n\n"), ["{\"a\":1}", "2"]);
         assert_eq!(all("data: a\ndata:  b\n\n"), ["a\n b"]);
     }
 
     #[test]
-    fn comments_and_halves_are_none() {
+    fn comments_and_half_events_are_no_events() {
         assert_eq!(all(": alive\n\nevent: x\nid: 7\n\n"), [""; 0]);
         assert_eq!(all("data: begun"), [""; 0]);
     }

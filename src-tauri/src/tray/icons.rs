@@ -1,10 +1,10 @@
-//! The tray's icons, one for each tone, which are drawn by `icons/make`.
+//! The tray's icons, one for each tone. `icons/make` draws them.
 
 use holdall_gui::Tone;
 use tauri::image::Image;
 use tauri::include_image;
 
-/// The icon of a tone, for panels of one and of two pixels a point.
+/// The icon of a tone, for panels with one and with two pixels per point.
 pub fn of(tone: Tone) -> Vec<ksni::Icon> {
     let images: [Image<'static>; 2] = match tone {
         Tone::Safe => [include_image!("icons/tray-safe-22.png"), include_image!("icons/tray-safe-44.png")],
@@ -20,7 +20,7 @@ pub fn of(tone: Tone) -> Vec<ksni::Icon> {
     images.iter().map(argb).collect()
 }
 
-/// As the tray wants it: alpha first.
+/// The tray wants alpha first.
 fn argb(image: &Image<'_>) -> ksni::Icon {
     let data =
         image.rgba().chunks_exact(4).flat_map(|pixel| [pixel[3], pixel[0], pixel[1], pixel[2]]).collect();
@@ -39,7 +39,7 @@ mod tests {
         for (index, icons) in all.iter().enumerate() {
             assert_eq!((icons[0].width, icons[1].height), (22, 44));
             assert_eq!(icons[1].data.len(), 44 * 44 * 4);
-            // A corner is clear.
+            // The corner is transparent.
             assert_eq!(icons[0].data[0], 0);
             assert!(all[..index].iter().all(|other| other[0].data != icons[0].data));
         }

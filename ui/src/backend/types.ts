@@ -1518,9 +1518,9 @@ export interface components {
         Card: {
             /** @description What a person can do with it now. */
             actions: components["schemas"]["CardAction"][];
-            /** @description The collection of garbage in its store that is under way. */
+            /** @description The garbage collection that is running in its store. */
             collecting?: components["schemas"]["Collecting"] | null;
-            /** @description What that means for the data. */
+            /** @description What this means for the data. */
             consequence: string | null;
             /**
              * Format: uint64
@@ -1529,14 +1529,14 @@ export interface components {
             down_rate: number;
             /**
              * Format: uint64
-             * @description Seconds until everything is uploaded, or what is pinned is here; null where that cannot be trusted.
+             * @description Seconds until everything is uploaded, or until pinned files are here; null if no estimate can be trusted.
              */
             eta_s: number | null;
-            /** @description What kind of place its data lives in. */
+            /** @description The kind of place its data is stored in. */
             kind: string;
             /**
              * Format: uint64
-             * @description Of what files on it take, bytes that are on this device: never more than `used_bytes`, where that is known.
+             * @description How many bytes of its files are on this device, never more than `used_bytes` where that is known.
              */
             local_bytes: number;
             /** @description Where it is mounted. */
@@ -1545,22 +1545,22 @@ export interface components {
             name: string;
             /**
              * Format: uint64
-             * @description Bytes that are fetched ahead only because they were read first at the last openings.
+             * @description Bytes that are prefetched only because they were read first when the drive was opened before.
              * @default 0
              */
             prefetch_bytes: number;
-            /** @description How far that is. */
+            /** @description The progress of that. */
             progress: components["schemas"]["Done"] | null;
-            /** @description Why it is so; null where there is nothing to say. */
+            /** @description The reason for the state; null if there is nothing to say. */
             reason: string | null;
-            /** @description Since when everything is in the store; null where something is not. */
+            /** @description The time since when everything is in the store; null if something is not. */
             safe_since: string | null;
             /**
              * Format: uint64
              * @description Its size.
              */
             size_bytes: number;
-            /** @description How it is. */
+            /** @description Its state. */
             state: components["schemas"]["Chip"];
             /** @description What to do about it. */
             steps: components["schemas"]["Step"][];
@@ -1569,7 +1569,7 @@ export interface components {
              * @description Bytes that are only on this device.
              */
             unsent_bytes: number;
-            /** @description Whether somebody has counted them: else it is 1 and stands for whatever there may be. */
+            /** @description Whether they have been counted. If not, `unsent_bytes` is 1 and stands for any number. */
             unsent_is_known: boolean;
             /**
              * Format: uint64
@@ -1582,7 +1582,7 @@ export interface components {
              */
             used_bytes: number;
         };
-        /** @description What can be done with a drive. */
+        /** @description What a person can do with a drive. */
         CardAction: "open" | "close" | "pause" | "resume" | "upload_now";
         /** @description The state of a cell. If several apply, the most remarkable one is shown. */
         Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
@@ -1610,13 +1610,13 @@ export interface components {
             /** @description Whether all is well. */
             ok: boolean;
         };
-        /** @description A state, never told by its colour alone. */
+        /** @description A state, never shown by its colour alone. */
         Chip: {
             /** @description The name of its icon. */
             icon: string;
             /** @description Its colour. */
             tone: components["schemas"]["Tone"];
-            /** @description In a word. */
+            /** @description The state in a word. */
             word: string;
         };
         /** @description Where the chunks of a drive are. */
@@ -2060,16 +2060,16 @@ export interface components {
             /** @description Whether a directory can be created in it. */
             writable: boolean;
         };
-        /** @description How far something is. */
+        /** @description A progress. */
         Done: {
             /**
              * Format: uint64
-             * @description So many bytes ...
+             * @description How many bytes are done.
              */
             done_bytes: number;
             /**
              * Format: uint64
-             * @description ... of so many.
+             * @description How many bytes there are in total.
              */
             total_bytes: number;
         };
@@ -2301,20 +2301,20 @@ export interface components {
             /** @description Its UUID. */
             uuid: string;
         };
-        /** @description An entry. One without a label is a line between others. */
+        /** @description An entry. One without a label is a separator. */
         Entry: {
-            /** @description Whether it has a check mark; null for one that has none. */
+            /** @description Whether it is checked; null if it has no check mark. */
             checked: boolean | null;
             /** @description Whether it can be chosen. */
             enabled: boolean;
             /**
-             * @description What is chosen by it: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or
-             *     "drive:ACTION:NAME" with one of show, folder, open, close, pause, resume, upload_now.
+             * @description What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
+             *     where the action is show, folder, open, close, pause, resume or upload_now.
              */
             id: string;
-            /** @description What it says. */
+            /** @description Its text. */
             label: string;
-            /** @description What it opens. */
+            /** @description Its submenu. */
             submenu: components["schemas"]["Entry"][];
         };
         /** @description The kinds of entries. Others, such as links and sockets, are not listed: they have nothing that could be kept. */
@@ -2486,11 +2486,11 @@ export interface components {
         };
         /** @description The question before quitting. */
         Leaving: {
-            /** @description The button that goes. */
+            /** @description The button for quitting. */
             leave: string;
             /** @description What is only on this computer. */
             message: string;
-            /** @description The button that stays. */
+            /** @description The button for staying. */
             stay: string;
         };
         /** @description A drive that stays mounted. */
@@ -2695,18 +2695,18 @@ export interface components {
              */
             took_over: components["schemas"]["Holder"] | null;
         };
-        /** @description What is shown at a glance. */
+        /** @description The overview of all drives. */
         Overview: {
             /**
              * Format: uint32
-             * @description Drives that a person has to look at.
+             * @description How many drives need a person.
              */
             attention: number;
-            /** @description The drives, by name. */
+            /** @description The drives, sorted by name. */
             drives: components["schemas"]["Card"][];
-            /** @description How things are, in a line. */
+            /** @description The state of everything, in one line. */
             line: string;
-            /** @description Until when uploads and background downloads of all drives are paused; null where they are not. */
+            /** @description When the pause of uploads and background downloads of all drives ends; null if they are not paused. */
             paused_until: string | null;
             /** @description Its colour. */
             tone: components["schemas"]["Tone"];
@@ -2717,10 +2717,10 @@ export interface components {
              * @description Bytes that are only on this device.
              */
             unsent_bytes: number;
-            /** @description Whether somebody has counted them all. */
+            /** @description Whether all of them have been counted. */
             unsent_is_known: boolean;
             /**
-             * @description The daemon's version: the pages may be of another one.
+             * @description The daemon's version: the pages may be of another version.
              * @default
              */
             version: string;
@@ -3196,9 +3196,9 @@ export interface components {
         Tone: "safe" | "busy" | "waiting" | "attention" | "quiet";
         /** @description The menu. */
         TrayMenu: {
-            /** @description From the top. */
+            /** @description The entries from the top. */
             entries: components["schemas"]["Entry"][];
-            /** @description What is asked before quitting; null where nothing is lost by it. */
+            /** @description The question before quitting; null if quitting loses nothing. */
             leaving: components["schemas"]["Leaving"] | null;
         };
         /** @description The unit of a progress. */
