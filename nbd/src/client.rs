@@ -1,4 +1,4 @@
-//! A small NBD client that blocks, for tests and benches. One thread can have several requests on their way.
+//! A small blocking NBD client for tests and benches. One thread can have several requests in flight.
 
 mod negotiate;
 mod receive;
@@ -27,11 +27,11 @@ pub enum ClientError {
     /// The server refused an option.
     #[error("the NBD server refused option {option} with reply {kind:#x}: {message}")]
     Refused {
-        /// Which one.
+        /// The option's code.
         option: u32,
-        /// See [`crate::codec::handshake::reply`].
+        /// The reply type; see [`crate::codec::handshake::reply`].
         kind: u32,
-        /// What it said.
+        /// The server's message.
         message: String,
     },
     /// The server answered a request with an error.
@@ -39,10 +39,10 @@ pub enum ClientError {
     Failed {
         /// The protocol's number.
         error: u32,
-        /// What it said; empty in simple replies.
+        /// The server's message; empty in simple replies.
         message: String,
     },
-    /// A reply that fits no request.
+    /// The reply fits no request.
     #[error("the NBD server sent a reply that fits no request: {0}")]
     Unexpected(&'static str),
 }
@@ -88,12 +88,12 @@ impl Client {
         Self { stream, agreement, next_cookie: 1, waiting: HashMap::new() }
     }
 
-    /// What was agreed.
+    /// The agreed terms.
     pub fn agreement(&self) -> &Agreement {
         &self.agreement
     }
 
-    /// Sends a request without waiting for its reply, which [`Client::receive`] gives under the returned cookie.
+    /// Sends a request without waiting for its reply, which [`Client::receive`] returns under this cookie.
     pub fn send(
         &mut self,
         command: Command,
@@ -126,12 +126,12 @@ impl Client {
         Ok(cookie)
     }
 
-    /// Waits for the next whole reply, of whichever request.
+    /// Waits for the next complete reply, to any request.
     pub fn receive(&mut self) -> Result<(Cookie, Outcome), ClientError> {
         receive::receive(&mut *self.stream, &mut self.waiting)
     }
 
-    /// Requests without a reply yet.
+    /// The number of requests without a reply.
     pub fn in_flight(&self) -> usize {
         self.waiting.len()
     }
@@ -166,12 +166,12 @@ impl Client {
         self.expect(cookie).map(drop)
     }
 
-    /// Makes durable what was answered.
+    /// Makes all answered writes durable.
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.call(Command::Flush, 0, 0, 0).map(drop)
     }
 
-    /// Discards.
+    /// Discards a range.
     pub fn trim(&mut self, offset: u64, len: u32) -> Result<(), ClientError> {
         self.call(Command::Trim, 0, offset, len).map(drop)
     }
@@ -196,7 +196,7 @@ impl Client {
         Ok(self.call(Command::BlockStatus, flags, offset, len)?.extents)
     }
 
-    /// Ends the connection in good order.
+    /// Ends the connection properly.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
         let request =
             Request { flags: 0, command: Command::Disconnect, cookie: Cookie(0), offset: 0, len: 0 };

@@ -1,12 +1,11 @@
-//! Serves block devices over NBD: on Unix and TCP listeners with the fixed newstyle handshake, and on connected
-//! sockets that begin in the transmission phase, as the kernel's client wants them.
+//! Serves block devices over NBD: on Unix and TCP listeners with the fixed newstyle handshake, and on connected sockets that begin in the
+//! transmission phase, as the kernel's client wants them.
 //!
-//! One thread for each connection reads, calls the device and answers (`connection`); what must wait is awaited on
-//! the runtime. Idle connections cost a blocked thread and nothing else.
+//! One thread for each connection reads requests, calls the device and answers (`connection`). Answers that have to wait are awaited on the
+//! runtime. An idle connection costs only a blocked thread.
 //!
-//! Three promises to whoever loses a connection: a reply is whole or the connection is dropped; a WRITE that was
-//! not answered may be sent again, on any connection, and can not land after its repetition (`gate`); and nothing
-//! answers ENOSPC.
+//! A client that loses a connection has three promises. A reply is complete, or the connection is dropped. A WRITE that was not answered
+//! may be sent again on any connection, and the first copy cannot land after the second (`gate`). Nothing answers ENOSPC.
 
 mod completion;
 mod connection;
@@ -46,22 +45,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Connections through listeners at once, those that only wait for their last requests included. A client like
-/// nbdcopy opens 4 to 16; each may hold 64 MiB of requests in flight and 1 MiB of buffers.
+/// The most connections through listeners at once, including those that only wait for their last requests. A client like nbdcopy opens 4 to
+/// 16; each may hold 64 MiB of requests in flight and 1 MiB of buffers.
 const CONNECTIONS_MAX: usize = 128;
-/// Exports of one server, so that a list of them is a bounded answer.
+/// The most exports of one server, so that the list of them is a bounded answer.
 const EXPORTS_MAX: usize = 1024;
-/// Send buffer of a Unix socket. With the system's usual 208 KiB a reply of 1 MiB costs five switches between
-/// server and client; the system caps it where it must (net.core.wmem_max).
+/// Send buffer of a Unix socket. With the system's usual 208 KiB, a reply of 1 MiB costs five switches between server and client. The
+/// system may cap it (net.core.wmem_max).
 const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
 
 /// Why something could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The name is taken.
+    /// The name exists already.
     #[error("there is an export {0:?} already")]
     NameTaken(String),
-    /// The name is longer than the protocol's 4096 bytes, or holds a NUL.
+    /// The name is longer than the protocol's 4096 bytes, or contains a NUL.
     #[error("an export's name is at most 4096 bytes of text without NUL")]
     BadName,
     /// There are too many exports.
@@ -70,12 +69,12 @@ pub enum ServeError {
     /// The server is shutting down.
     #[error("the NBD server is shutting down")]
     ShuttingDown,
-    /// A socket or a thread could not be had.
+    /// The system refused a socket or a thread.
     #[error("the NBD server lacks a socket or a thread: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Serves exports to NBD clients. Dropping it stops it at once; [`Server::shutdown`] is the polite way.
+/// Serves exports to NBD clients. Dropping it stops it at once; [`Server::shutdown`] stops it properly.
 pub struct Server {
     shared: Arc<Shared>,
     // Only starting and stopping touch it.
@@ -86,7 +85,7 @@ struct Shared {
     runtime: Handle,
     stopping: AtomicBool,
     next_id: AtomicU64,
-    // Read once in each handshake, written when a drive is opened or closed.
+    // Read once in each handshake; written when a drive is opened or closed.
     exports: RwLock<Exports>,
     // Touched when a connection comes or goes.
     connections: Mutex<HashMap<u64, Live>>,
@@ -109,8 +108,7 @@ enum Start {
 }
 
 impl Server {
-    /// A server without exports and listeners. Answers that must wait are awaited on `runtime`, which must outlive
-    /// the server's shutdown.
+    /// A server without exports or listeners. Answers that have to wait are awaited on `runtime`, which must outlive the server's shutdown.
     pub fn new(runtime: Handle) -> Self {
         let shared = Shared {
             runtime,
@@ -122,8 +120,7 @@ impl Server {
         Self { shared: Arc::new(shared), listeners: Mutex::default() }
     }
 
-    /// Serves `device` as `name` from now on. The first export is also the default one, which clients get who
-    /// name none.
+    /// Serves `device` as `name` from now on. The first export is also the default, for clients that name none.
     pub fn export(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<Arc<Export>, ServeError> {
         if name.len() > crate::codec::STRING_BYTES_MAX || name.contains('\0') {
             return Err(ServeError::BadName);
@@ -141,8 +138,7 @@ impl Server {
         Ok(export)
     }
 
-    /// Takes an export away: no new client finds it, and its connections are stopped as [`Server::shutdown`] does
-    /// it. Blocks.
+    /// Removes an export: no new client finds it, and its connections are stopped as in [`Server::shutdown`]. Blocks.
     pub fn withdraw(&self, export: &Arc<Export>, grace: Duration) {
         let mut exports = self.shared.exports.write();
         exports.by_name.retain(|_, other| !Arc::ptr_eq(other, export));
@@ -153,19 +149,19 @@ impl Server {
         stop_all(&export.withdraw(), grace);
     }
 
-    /// Accepts clients on a Unix socket. Who may connect is the socket file's business.
+    /// Accepts clients on a Unix socket. The permissions of the socket file decide who may connect.
     pub fn listen_unix(&self, listener: UnixListener) -> Result<(), ServeError> {
         self.listen(OwnedFd::from(listener), |socket| {
             sockopt::set_socket_send_buffer_size(socket, UNIX_SEND_BUFFER_BYTES)
         })
     }
 
-    /// Accepts clients on a TCP socket. There is no encryption and no password: for loopback and tests.
+    /// Accepts clients on a TCP socket. It has no encryption and no password: for loopback and tests.
     pub fn listen_tcp(&self, listener: TcpListener) -> Result<(), ServeError> {
         self.listen_tcp_for(listener, |_| true)
     }
 
-    /// The same, for those clients only that `admits` says so of; others are hung up on before a byte is said.
+    /// The same, but only for clients that `admits` accepts; the connections of others are closed before any byte is sent.
     pub fn listen_tcp_for(
         &self,
         listener: TcpListener,
@@ -175,7 +171,7 @@ impl Server {
             if !admits(socket) {
                 return Err(rustix::io::Errno::ACCESS);
             }
-            // A reply waits for nothing, and a client whose computer is gone is noticed.
+            // Replies are sent without delay, and keepalive notices a client whose computer is gone.
             sockopt::set_tcp_nodelay(socket, true)?;
             sockopt::set_socket_keepalive(socket, true)
         })
@@ -198,41 +194,41 @@ impl Server {
         Ok(())
     }
 
-    /// Serves whoever is at the other end of a connected stream socket, from the handshake on.
+    /// Serves the peer of a connected stream socket, from the handshake on.
     pub fn serve_socket(&self, socket: OwnedFd) -> Result<Session, ServeError> {
         let mut session = Session::default();
         session.add(self.shared.start(socket, Start::Handshake)?);
         Ok(session)
     }
 
-    /// Serves `export` on connected stream sockets that are in the transmission phase already, with simple replies:
-    /// the daemon's ends of the socket pairs whose other ends the kernel gets.
+    /// Serves `export` on connected stream sockets that are in the transmission phase already, with simple replies: the daemon's ends of
+    /// the socket pairs whose other ends the kernel gets.
     pub fn serve_kernel(&self, export: &Arc<Export>, sockets: Vec<OwnedFd>) -> Result<Session, ServeError> {
         let mut session = Session::default();
         for socket in sockets {
-            // Best effort: the system's own limit is enough to work.
+            // This may fail: the system's default is enough to work.
             let _ = sockopt::set_socket_send_buffer_size(&socket, UNIX_SEND_BUFFER_BYTES);
-            // On an error the session drops, and with it those that were started.
+            // On an error the session is dropped, which closes the connections that were started.
             session.add(self.shared.start(socket, Start::Transmission(export.clone()))?);
         }
         Ok(session)
     }
 
-    /// Connections at this moment, those included that wait for their last requests to end.
+    /// The number of connections now, including those that wait for their last requests to end.
     pub fn connections(&self) -> usize {
         self.shared.connections.lock().len()
     }
 
-    /// Stops accepting, reads no more requests, lets those in flight end and be answered, and joins every thread.
-    /// After `grace` connections are closed and waiting reads dropped; writes and flushes are waited for even
-    /// then, so a device whose flush can hang must be closed first. Blocks: not for a runtime's thread.
+    /// Stops accepting, reads no more requests, lets those in flight end and be answered, and joins every thread. After `grace`,
+    /// connections are closed and waiting reads are dropped. Writes and flushes are awaited even then, so close a device whose flush can
+    /// hang first. Blocks: do not call it on a thread of the runtime.
     pub fn shutdown(&self, grace: Duration) {
         self.shared.stopping.store(true, Ordering::Release);
         let listeners = std::mem::take(&mut *self.listeners.lock());
         for (listener, thread) in listeners {
-            // This wakes accept, on Linux, for Unix and TCP listeners alike.
+            // On Linux this wakes accept, for Unix and TCP listeners alike.
             let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
-            // A panic there was reported by the hook.
+            // The panic hook has already reported a panic there.
             let _ = thread.join();
         }
         let live = std::mem::take(&mut *self.shared.connections.lock());
@@ -269,8 +265,8 @@ fn accept(shared: &Arc<Shared>, listener: &OwnedFd, prepare: impl Fn(&OwnedFd) -
             Err(Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) if shared.is_stopping() => return,
             Err(errno) => {
-                // Out of file descriptors, or the network is down: it would fail again at once, and burn the
-                // processor; the client waits in the backlog.
+                // File descriptors have run out, or the network is down. A new try would fail again at once and burn the processor; the
+                // client waits in the backlog.
                 tracing::warn!(%errno, "NBD clients can not be accepted");
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
@@ -295,7 +291,7 @@ impl Shared {
         let socket = Arc::new(socket);
         let control = Control::new(socket.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        // The lock is held until the thread's handle is in, so that the thread finds its entry when it ends.
+        // Hold the lock until the thread's handle is stored, so that the thread finds its entry when it ends.
         let mut connections = self.connections.lock();
         if self.is_stopping() {
             return Err(ServeError::ShuttingDown);
@@ -318,7 +314,7 @@ impl Shared {
                 Err(error) => return tracing::debug!(%error, "an NBD handshake failed"),
             },
             Start::Transmission(export) => {
-                // While memory is short the kernel may wait for this thread to free some. Needs CAP_SYS_RESOURCE.
+                // While memory is short, the kernel may wait for this thread to free some. This needs CAP_SYS_RESOURCE.
                 if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
                     tracing::debug!(%error, "not an I/O flusher");
                 }
@@ -359,7 +355,7 @@ impl Directory for Shared {
     }
 }
 
-/// A connection's place in the server, given up when its thread ends, by a panic too.
+/// A connection's place in the server, released when its thread ends, even by a panic.
 struct Entry {
     shared: Arc<Shared>,
     control: Arc<Control>,
@@ -369,7 +365,7 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.shared.connections.lock().remove(&self.id);
-        // For a client whose handshake failed; a served connection has ended itself already.
+        // This is for a client whose handshake failed; a served connection has ended itself already.
         self.control.abandon();
         self.control.set_finished(std::thread::panicking());
     }

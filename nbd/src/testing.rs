@@ -1,4 +1,4 @@
-//! A device in memory, and a way to feed the server arbitrary bytes. Built with the feature `testing` only.
+//! A device in memory, and a way to feed arbitrary bytes to the server. Built only with the feature `testing`.
 
 mod feed;
 mod file;

@@ -3,10 +3,10 @@
 use super::{ClientError, Stream};
 use crate::codec::handshake::*;
 
-/// What to ask for.
+/// What the client asks for.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The export; empty is the default one.
+    /// The export; empty for the default one.
     pub export: String,
     /// Whether to ask for structured replies.
     pub structured: bool,
@@ -16,18 +16,18 @@ pub struct Options {
     pub allocation: bool,
 }
 
-/// What was agreed.
+/// The agreed terms.
 #[derive(Debug, Clone, Default)]
 pub struct Agreement {
     /// Size of the export.
     pub size_bytes: u64,
     /// See [`crate::codec::transmission::flags`].
     pub flags: u16,
-    /// The constraints, where they were asked for.
+    /// The block size constraints, if they were asked for.
     pub block_sizes: Option<BlockSizes>,
-    /// Whether READ is answered by structured replies.
+    /// Whether READ gets structured replies.
     pub structured: bool,
-    /// Whether BLOCK_STATUS may be asked.
+    /// Whether BLOCK_STATUS is allowed.
     pub allocation: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn negotiate(stream: &mut dyn Stream, options: &Options) -> Result<Ag
     Ok(agreement)
 }
 
-/// Sends an option and takes its replies until the final one.
+/// Sends an option and handles its replies, up to the final one.
 fn ask(
     stream: &mut dyn Stream,
     code: u32,

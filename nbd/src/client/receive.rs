@@ -1,4 +1,4 @@
-//! Putting replies together, with every length compared with what was asked before it is believed.
+//! Assembles replies. Every length is compared with the request before it is believed.
 
 use super::{ClientError, Stream};
 use crate::codec::transmission::{CHUNK_BYTES, Command, Cookie, ReplyHead, SIMPLE_REPLY_BYTES, chunk};
@@ -8,14 +8,14 @@ use std::collections::HashMap;
 /// The longest chunk without data: an error's message, or the extents of one answer.
 const CHUNK_BYTES_MAX: u32 = 64 << 10;
 
-/// What a successful reply brought.
+/// The contents of a successful reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Data {
     /// A READ's bytes.
     pub bytes: Vec<u8>,
     /// A BLOCK_STATUS's extents: lengths in bytes, and flags.
     pub extents: Vec<(u32, u32)>,
-    /// In how many content chunks a READ came; 0 for simple replies.
+    /// How many content chunks a READ came in; 0 for simple replies.
     pub chunks: usize,
     /// How many of them were holes.
     pub holes: usize,
@@ -24,13 +24,13 @@ pub struct Data {
 /// How a request ended.
 pub type Outcome = Result<Data, ClientError>;
 
-/// What is known of a request on its way.
+/// A request in flight, and what has come of its reply.
 pub(super) struct Expected {
     command: Command,
     offset: u64,
     len: u32,
     data: Data,
-    // Bytes of a READ that content chunks have brought.
+    // Bytes of a READ that content chunks have covered.
     covered: u64,
     error: Option<ClientError>,
 }
@@ -40,7 +40,7 @@ impl Expected {
         Self { command, offset, len, data: Data::default(), covered: 0, error: None }
     }
 
-    /// Where `len` bytes from `offset` lie in the answer.
+    /// The place in the answer for `len` bytes from `offset`.
     fn place(&mut self, offset: u64, len: u32) -> Result<&mut [u8], ClientError> {
         const OUTSIDE: ClientError = ClientError::Unexpected("with bytes that were not asked for");
         let at = offset.checked_sub(self.offset).ok_or(OUTSIDE)?;
@@ -64,7 +64,7 @@ impl Expected {
     }
 }
 
-/// The next whole reply.
+/// Receives the next complete reply.
 pub(super) fn receive(
     stream: &mut dyn Stream,
     waiting: &mut HashMap<Cookie, Expected>,
@@ -123,7 +123,7 @@ fn take_chunk(stream: &mut dyn Stream, kind: u16, expected: &mut Expected) -> Re
             expected.data.holes += 1;
         }
         chunk::BLOCK_STATUS => {
-            // The one context that this client chooses.
+            // This client chooses only one context.
             reader.u32()?;
             while reader.remaining() > 0 {
                 expected.data.extents.push((reader.u32()?, reader.u32()?));

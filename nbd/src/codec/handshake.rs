@@ -2,9 +2,9 @@
 
 use super::{Malformed, Reader, STRING_BYTES_MAX};
 
-/// `NBDMAGIC`, the first eight bytes of a server.
+/// `NBDMAGIC`, the first eight bytes that a server sends.
 pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// `IHAVEOPT`, the next eight, and the first of each option.
+/// `IHAVEOPT`, the next eight bytes, and the first bytes of each option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 /// The first eight bytes of each option reply.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -22,15 +22,15 @@ pub const GREETING_BYTES: usize = 18;
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of an option reply's header.
 pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
-/// The longest option data that is read: two of the longest strings with their counts, and many queries or
-/// information requests. A longer option is skipped in pieces, or ends the connection.
+/// The longest option data that is read: two strings of the greatest length with their counts, and many queries or information requests. A
+/// longer option is skipped in pieces, or ends the connection.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
-/// Queries of one metadata option that are looked at: the server knows one context, so more is not a question.
+/// The most queries in one metadata option: the server knows only one context, so no client needs more.
 pub const QUERIES_MAX: u32 = 64;
 
 /// Option codes.
 pub mod option {
-    /// Choose an export and begin transmission, without a way to refuse.
+    /// Choose an export and begin transmission; the server cannot refuse.
     pub const EXPORT_NAME: u32 = 1;
     /// End the negotiation.
     pub const ABORT: u32 = 2;
@@ -62,7 +62,7 @@ pub mod reply {
     pub const ERR_BIT: u32 = 1 << 31;
     /// The server does not know the option.
     pub const ERR_UNSUP: u32 = ERR_BIT | 1;
-    /// The option's data is not well-formed, or comes at a wrong time.
+    /// The option's data is malformed, or comes at the wrong time.
     pub const ERR_INVALID: u32 = ERR_BIT | 3;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = ERR_BIT | 6;
@@ -82,7 +82,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// The one metadata context that is spoken: holes and zeroes.
+/// The one metadata context that is supported: holes and zeroes.
 pub const CONTEXT_ALLOCATION: &str = "base:allocation";
 /// The query that lists the contexts of the standard's own namespace.
 pub const CONTEXT_NAMESPACE: &str = "base:";
@@ -96,7 +96,7 @@ pub fn encode_greeting(flags: u16) -> [u8; GREETING_BYTES] {
     bytes
 }
 
-/// The handshake flags of a greeting. An oldstyle server is a wrong magic number.
+/// The handshake flags of a greeting. An oldstyle server gives a wrong magic number.
 pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u16, Malformed> {
     let mut reader = Reader::new(bytes);
     expect_magic(reader.u64()?, INIT_MAGIC)?;
@@ -104,7 +104,7 @@ pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u16, Malformed> {
     reader.u16()
 }
 
-/// What a client said of itself.
+/// The client's flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientFlags {
     /// It speaks fixed newstyle.
@@ -114,7 +114,7 @@ pub struct ClientFlags {
 }
 
 impl ClientFlags {
-    /// From the wire. Unknown flags must end the connection.
+    /// Decodes them. Unknown flags must end the connection.
     pub fn decode(bytes: [u8; 4]) -> Result<Self, Malformed> {
         let flags = u32::from_be_bytes(bytes);
         let known = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
@@ -127,7 +127,7 @@ impl ClientFlags {
         })
     }
 
-    /// To the wire.
+    /// Encodes them.
     pub fn encode(self) -> [u8; 4] {
         let fixed = if self.fixed_newstyle { FLAG_FIXED_NEWSTYLE } else { 0 };
         let zeroes = if self.no_zeroes { FLAG_NO_ZEROES } else { 0 };
@@ -140,12 +140,12 @@ impl ClientFlags {
 pub struct OptionHeader {
     /// See [`option`].
     pub code: u32,
-    /// Bytes of data. As the client said: not yet compared with any limit.
+    /// Bytes of data, as the client says: not yet compared with any limit.
     pub len: u32,
 }
 
 impl OptionHeader {
-    /// From the wire.
+    /// Decodes it.
     pub fn decode(bytes: &[u8; OPTION_HEADER_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_MAGIC)?;
@@ -175,7 +175,7 @@ pub struct OptionReplyHeader {
 }
 
 impl OptionReplyHeader {
-    /// From the wire, with its length compared with the limit.
+    /// Decodes it, and compares its length with the limit.
     pub fn decode(bytes: &[u8; OPTION_REPLY_HEADER_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         expect_magic(reader.u64()?, OPTION_REPLY_MAGIC)?;
@@ -196,10 +196,10 @@ pub fn encode_option_reply(out: &mut Vec<u8>, code: u32, kind: u32, data: &[u8])
     out.extend_from_slice(data);
 }
 
-/// The data of `INFO` and `GO`: an export's name and what the client wants to know of it.
+/// The data of `INFO` and `GO`: an export's name and what the client wants to know about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
-    /// The export; empty is the default one.
+    /// The export; empty for the default one.
     pub name: &'a str,
     /// Whether the client asks for block sizes, and so will respect them.
     pub block_size: bool,
@@ -208,7 +208,7 @@ pub struct InfoRequest<'a> {
 }
 
 impl<'a> InfoRequest<'a> {
-    /// From the wire. Information types that are not known are passed over, as the protocol wants.
+    /// Decodes it. Unknown information types are ignored, as the protocol demands.
     pub fn decode(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(data);
         let mut request = Self { name: reader.counted_string()?, block_size: false, canonical_name: false };
@@ -223,7 +223,7 @@ impl<'a> InfoRequest<'a> {
         Ok(request)
     }
 
-    /// To the wire.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut wanted = Vec::new();
         if self.block_size {
@@ -242,9 +242,9 @@ impl<'a> InfoRequest<'a> {
 /// The constraints on requests that `INFO_BLOCK_SIZE` announces, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSizes {
-    /// Offsets and lengths are multiples of it.
+    /// Offsets and lengths must be multiples of this.
     pub minimum: u32,
-    /// What does not cost a read-modify-write.
+    /// Requests of this size need no read-modify-write.
     pub preferred: u32,
     /// The largest READ or WRITE.
     pub maximum: u32,
@@ -255,7 +255,7 @@ pub struct BlockSizes {
 pub enum Info {
     /// Size in bytes, and transmission flags.
     Export {
-        /// In bytes.
+        /// The size, in bytes.
         size: u64,
         /// See [`super::transmission::flags`].
         flags: u16,
@@ -264,12 +264,12 @@ pub enum Info {
     Name(String),
     /// Block sizes.
     BlockSize(BlockSizes),
-    /// Of a kind that this client does not know.
+    /// Information of a kind that this client does not know.
     Other,
 }
 
 impl Info {
-    /// To the wire.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut data = Vec::new();
         match self {
@@ -293,7 +293,7 @@ impl Info {
         data
     }
 
-    /// From the wire.
+    /// Decodes it.
     pub fn decode(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(data);
         let info = match reader.u16()? {
@@ -313,14 +313,14 @@ impl Info {
 /// The data of the two metadata options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextQuery<'a> {
-    /// The export; empty is the default one.
+    /// The export; empty for the default one.
     pub name: &'a str,
-    /// What contexts are asked for. None at all in a LIST is: all.
+    /// The contexts asked for. An empty list in a LIST means all.
     pub queries: Vec<&'a str>,
 }
 
 impl<'a> ContextQuery<'a> {
-    /// From the wire.
+    /// Decodes it.
     pub fn decode(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(data);
         let name = reader.counted_string()?;
@@ -333,7 +333,7 @@ impl<'a> ContextQuery<'a> {
         Ok(Self { name, queries })
     }
 
-    /// To the wire.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut data = counted(self.name);
         data.extend_from_slice(&(self.queries.len() as u32).to_be_bytes());
@@ -342,7 +342,7 @@ impl<'a> ContextQuery<'a> {
     }
 }
 
-/// Text after its length in 32 bits.
+/// A text with its 32-bit length before it.
 pub fn counted(text: &str) -> Vec<u8> {
     debug_assert!(text.len() <= STRING_BYTES_MAX, "callers check names where they are made");
     let mut data = (text.len() as u32).to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! A cursor over received bytes. Nothing in it can panic, whatever the bytes are.
+//! A cursor over received bytes. It never panics, whatever the bytes are.
 
 use super::{Malformed, STRING_BYTES_MAX};
 
@@ -49,13 +49,13 @@ impl<'a> Reader<'a> {
         text(self.bytes(len)?)
     }
 
-    /// Text with its length in the 32 bits before it.
+    /// A text with its 32-bit length before it.
     pub fn counted_string(&mut self) -> Result<&'a str, Malformed> {
         let len = self.u32()?;
         self.string(len as usize)
     }
 
-    /// What is left, as text.
+    /// All remaining bytes as text.
     pub fn string_to_end(&mut self) -> Result<&'a str, Malformed> {
         self.string(self.rest.len())
     }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Fails where bytes are left.
+    /// Fails if bytes are left.
     pub fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed::TrailingBytes) }
     }

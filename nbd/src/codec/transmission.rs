@@ -22,35 +22,35 @@ pub mod flags {
     pub const HAS_FLAGS: u16 = 1 << 0;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
-    /// FLUSH is understood. Without it the kernel takes the device for write-through.
+    /// The device supports FLUSH. Without this flag the kernel assumes a write-through device.
     pub const SEND_FLUSH: u16 = 1 << 2;
-    /// FUA is understood.
+    /// The device supports FUA.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// TRIM is understood.
+    /// The device supports TRIM.
     pub const SEND_TRIM: u16 = 1 << 5;
-    /// WRITE_ZEROES is understood.
+    /// The device supports WRITE_ZEROES.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// READ may ask not to be fragmented. Only with structured replies.
+    /// A READ may demand an unfragmented reply. Only with structured replies.
     pub const SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers what any connection was told is written.
+    /// A flush on one connection covers every write that was acknowledged on any connection.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// CACHE is understood.
+    /// The device supports CACHE.
     pub const SEND_CACHE: u16 = 1 << 10;
-    /// WRITE_ZEROES may ask to fail rather than be slow.
+    /// A WRITE_ZEROES may demand to fail rather than be slow.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// Command flags: how a request wants to be done.
+/// Command flags: how to carry out a request.
 pub mod command_flags {
-    /// Durable before the reply.
+    /// Make it durable before the reply.
     pub const FUA: u16 = 1 << 0;
-    /// Zeroes must keep their space.
+    /// The zeroed range must keep its space.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// One content chunk only.
+    /// Reply with a single content chunk.
     pub const DF: u16 = 1 << 2;
-    /// One extent only.
+    /// Reply with a single extent.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Fail rather than write zeroes one by one.
+    /// Fail if this is no faster than writing zeroes.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
@@ -62,26 +62,26 @@ pub mod extent {
     pub const ZERO: u32 = 1 << 1;
 }
 
-/// What a request wants.
+/// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Bytes.
+    /// Read bytes.
     Read,
-    /// Bytes follow.
+    /// Write the bytes that follow.
     Write,
-    /// The end. It has no reply.
+    /// End the connection. It has no reply.
     Disconnect,
-    /// Durability of what was answered.
+    /// Make all acknowledged writes durable.
     Flush,
-    /// Discard.
+    /// Discard a range.
     Trim,
-    /// Prefetch.
+    /// Prefetch a range.
     Cache,
-    /// Zeroes.
+    /// Write zeroes.
     WriteZeroes,
-    /// Extents.
+    /// List extents.
     BlockStatus,
-    /// Not known here.
+    /// A command that is not known here.
     Unknown(u16),
 }
 
@@ -117,7 +117,7 @@ impl From<Command> for u16 {
     }
 }
 
-/// The number by which a client knows its request again. The server gives it back and reads nothing into it.
+/// The number by which a client recognizes the reply to its request. The server returns it without interpreting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cookie(pub u64);
 
@@ -126,18 +126,18 @@ pub struct Cookie(pub u64);
 pub struct Request {
     /// See [`command_flags`].
     pub flags: u16,
-    /// What is wanted.
+    /// The command.
     pub command: Command,
-    /// Given back in the reply.
+    /// Returned in the reply.
     pub cookie: Cookie,
-    /// Where, in bytes.
+    /// The offset, in bytes.
     pub offset: u64,
-    /// How much, in bytes. As the client said: not yet compared with any limit.
+    /// The length, in bytes, as the client says: not yet compared with any limit.
     pub len: u32,
 }
 
 impl Request {
-    /// From the wire.
+    /// Decodes it.
     pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let magic = reader.u32()?;
@@ -153,7 +153,7 @@ impl Request {
         })
     }
 
-    /// To the wire.
+    /// Encodes it.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -166,8 +166,8 @@ impl Request {
     }
 }
 
-/// The errors of the protocol, as far as this server says them. ENOSPC is not among them: local space runs out by
-/// throttling, never by failing, and the kernel would make EIO of it.
+/// The protocol's errors that this server uses. ENOSPC is not among them: when local space runs out, writes are throttled and do not fail,
+/// and the kernel would turn the error into EIO anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
     /// Read-only.
@@ -176,7 +176,7 @@ pub enum ErrorCode {
     Io,
     /// The request makes no sense.
     Inval,
-    /// Too long not to be fragmented.
+    /// The read is too long to be answered unfragmented.
     Overflow,
     /// The server is going away.
     Shutdown,
@@ -209,7 +209,7 @@ pub const CHUNK_DONE: u16 = 1 << 0;
 
 /// Chunk types.
 pub mod chunk {
-    /// Nothing: only says that the reply is done.
+    /// No content: only marks the reply as done.
     pub const NONE: u16 = 0;
     /// An offset, then bytes.
     pub const OFFSET_DATA: u16 = 1;
@@ -232,12 +232,12 @@ pub struct Chunk {
     pub kind: u16,
     /// The request that it answers.
     pub cookie: Cookie,
-    /// Bytes of payload. As the server said: not yet compared with any limit.
+    /// Bytes of payload, as the server says: not yet compared with any limit.
     pub len: u32,
 }
 
 impl Chunk {
-    /// To the wire.
+    /// Encodes it.
     pub fn encode(&self) -> [u8; CHUNK_BYTES] {
         let mut bytes = [0; CHUNK_BYTES];
         let flags = if self.done { CHUNK_DONE } else { 0 };
@@ -250,17 +250,17 @@ impl Chunk {
     }
 }
 
-/// The head of either kind of reply.
+/// The head of a reply of either kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyHead {
-    /// Of 16 bytes.
+    /// A simple reply: 16 bytes.
     Simple {
         /// Zero is success.
         error: u32,
         /// The request that it answers.
         cookie: Cookie,
     },
-    /// Of 16 bytes, and 4 more that say the length.
+    /// A chunk: 16 bytes, and 4 more with the length.
     Chunk {
         /// Whether it is the last of its reply.
         done: bool,
@@ -272,7 +272,7 @@ pub enum ReplyHead {
 }
 
 impl ReplyHead {
-    /// From the wire: the 16 bytes with which both kinds begin.
+    /// Decodes the 16 bytes with which both kinds begin.
     pub fn decode(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         match reader.u32()? {
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_survives_the_wire() {
+    fn a_request_survives_encoding() {
         for code in 0..=9 {
             let command = Command::from(code);
             let request =
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn both_reply_heads_are_told_apart() {
+    fn reply_heads_of_both_kinds_decode() {
         let simple = encode_simple_reply(5, Cookie(9));
         assert_eq!(ReplyHead::decode(&simple), Ok(ReplyHead::Simple { error: 5, cookie: Cookie(9) }));
         let chunk = Chunk { done: true, kind: chunk::ERROR, cookie: Cookie(9), len: 6 }.encode();

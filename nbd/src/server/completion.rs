@@ -1,5 +1,5 @@
-//! Replies to requests that had to wait: tried at once from wherever they are ready, else left to the connection's
-//! writing thread.
+//! Replies to requests that had to wait. They are sent at once from the thread that has them, if that does not wait; otherwise by the
+//! connection's writing thread.
 
 use super::in_flight::Slot;
 use super::outgoing::Outgoing;
@@ -9,19 +9,19 @@ use holdall_core::device::DeviceError;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-/// What the writing thread does.
+/// The jobs of the writing thread.
 pub(super) enum Work {
     /// A reply, and the slot that it ends.
     Reply(Reply, Slot),
-    /// What the runtime could not send without waiting. The slot lives until it has left, so that what a client
-    /// does not take stays bounded.
+    /// Bytes that the runtime could not send without waiting. The slot lives until they have left, so that the bytes a client does not take
+    /// stay bounded.
     Flush(Slot),
 }
 
-/// The writing thread: ends when nobody is left who could give it work.
+/// Runs the writing thread; it ends when nothing is left that could give it work.
 pub(super) fn write(outgoing: &Outgoing, work: Receiver<Work>) {
     for work in work {
-        // A broken connection is noticed by the reading thread; here replies are just let go.
+        // The reading thread notices a broken connection; here replies are just dropped.
         let _ = match work {
             Work::Reply(reply, _slot) => outgoing.send(reply),
             Work::Flush(_slot) => outgoing.flush(),
@@ -29,8 +29,8 @@ pub(super) fn write(outgoing: &Outgoing, work: Receiver<Work>) {
     }
 }
 
-/// What answers a request whose device call had to wait. If it is dropped unanswered (the future panicked, or the
-/// runtime is gone), the connection ends: a client must not wait for a reply that will never come.
+/// Answers a request whose device call had to wait. If it is dropped unanswered (the future panicked, or the runtime is gone), the
+/// connection ends: a client must not wait for a reply that will never come.
 pub(super) struct Completion {
     outgoing: Arc<Outgoing>,
     queue: Sender<Work>,
@@ -42,7 +42,7 @@ impl Completion {
         Self { outgoing, queue, slot: Some(slot) }
     }
 
-    /// Answers with what the device said.
+    /// Answers with the device's result.
     pub(super) fn send<T>(
         self,
         cookie: Cookie,
@@ -53,7 +53,7 @@ impl Completion {
         self.finish(Reply { cookie, body }, Outgoing::try_send);
     }
 
-    /// Answers, by `try_send` where that need not wait.
+    /// Answers, with `try_send` if that does not have to wait.
     pub(super) fn finish(
         mut self,
         reply: Reply,
@@ -65,7 +65,7 @@ impl Completion {
             Ok(false) => Work::Flush(slot),
             Err(reply) => Work::Reply(reply, slot),
         };
-        // The writing thread ends after the last slot, so it is there.
+        // The writing thread outlives the last slot, so it is there.
         let _ = self.queue.send(work);
     }
 }

@@ -1,9 +1,9 @@
-//! One connection: one thread that reads requests, calls the device, and answers at once what needed no waiting.
+//! One connection: one thread that reads requests, calls the device, and sends the answers that are ready at once.
 //!
-//! An answer that is there costs no task switch. One that is not is awaited on the runtime; a reply without data is
-//! then tried from there (never waiting), and everything else goes to the connection's writing thread, which is
-//! started with the first such request. So a client that does not read its replies stops its own two threads and
-//! nobody else. The queue to the writing thread needs no bound of its own: each entry holds a slot in flight.
+//! An answer that is ready costs no task switch. Other answers are awaited on the runtime. It tries to send a reply without data itself,
+//! never waiting; everything else goes to the connection's writing thread, which starts with the first such request. So a client that does
+//! not read its replies blocks only its own two threads. The queue to the writing thread needs no bound of its own: each entry holds a slot
+//! in flight.
 
 use super::completion::{self, Completion, Work};
 use super::control::Control;
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// How long a client may leave replies untaken. While it does, what they refer to can not be evicted; so one that
-/// was stopped in a debugger for longer has to connect again.
+/// How long a client may leave replies unread. Meanwhile the bytes that they refer to cannot be evicted, so a client that stops for longer
+/// in a debugger has to connect again.
 pub(super) const STALL_LIMIT: Duration = Duration::from_secs(300);
-/// How long a connection that ends waits for its client to take what was sent by reference.
+/// How long a connection that ends waits for its client to take bytes that were sent by reference.
 const LAST_REPLIES_LIMIT: Duration = Duration::from_secs(1);
 
-/// Reads of one connection that wait for the local disk on threads of the runtime; the next one waits on the
-/// connection's own. It fills the queue of an ordinary solid-state disk.
+/// How many reads of one connection may wait for the local disk on threads of the runtime; the next one waits on the connection's own
+/// thread. This fills the queue of an ordinary solid-state disk.
 const DISK_READS_MAX: usize = 32;
 
 /// Why a connection ended before its client asked for it.
@@ -74,11 +74,11 @@ pub(super) struct Connection {
     disk_reads: Arc<Semaphore>,
 }
 
-/// What becomes of a request that waits when its client goes.
+/// What happens to a waiting request when its client goes.
 enum Waits {
-    /// A read of so many bytes is dropped: it changes nothing, and may wait for a network for ever.
+    /// A read of this many bytes is dropped: it changes nothing, and may wait for a network forever.
     WithClient(u64),
-    /// A flush ends by itself; and a write must land, or fail, before anyone else's may overtake it.
+    /// A flush ends by itself. A write must land, or fail, before any other client's write may overtake it.
     ToItsEnd(Option<Slot>),
 }
 
@@ -99,7 +99,7 @@ impl Connection {
         Self { export, terms, runtime, control, in_flight, incoming, outgoing, writer: None, disk_reads }
     }
 
-    /// Serves until the client, an error or a stop ends it.
+    /// Serves until the client, an error or a stop ends the connection.
     pub(super) fn serve(mut self) -> Result<(), ConnectionError> {
         let served = self.transmit();
         if served.is_ok() && self.control.is_stopping() {
@@ -122,7 +122,7 @@ impl Connection {
                 return Ok(());
             };
             if request.command == Command::Disconnect {
-                // The protocol wants what is outstanding to be answered before the end.
+                // The protocol wants outstanding requests to be answered before the end.
                 self.outgoing.flush()?;
                 self.in_flight.wait_until_idle_unless(|| self.control.is_hung_up());
                 return Ok(());
@@ -132,8 +132,8 @@ impl Connection {
         }
     }
 
-    /// Waits until a request arrives or the client has taken every byte that was sent by reference: a device may
-    /// have to wait for those before it evicts, and nothing else tells when they are taken.
+    /// Waits until a request arrives, or until the client has taken every byte that was sent by reference: a device may have to wait for
+    /// that before it evicts, and no event reports it.
     fn wait_for_client(&self) -> Result<(), ConnectionError> {
         let (mut waited, mut step) = (Duration::ZERO, Duration::from_millis(1));
         while self.outgoing.release_taken() > 0 && !self.incoming.is_readable_within(step)? {
@@ -146,7 +146,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits, with nothing left unsent, until the device's gate is open and there is room for a request.
+    /// Waits, with nothing left unsent, until the device's gate is open and there is space for a request.
     fn wait_for_turn(&mut self, command: Command) -> Result<(), ConnectionError> {
         if super::request::writes(command) && self.in_flight.others_write() {
             self.export.fence_gone();
@@ -172,7 +172,7 @@ impl Connection {
         let device = self.export.device().clone();
         let payload = if request.command == Command::Write { request.len } else { 0 };
         if payload > PAYLOAD_BYTES_MAX {
-            // Skipping up to 4 GiB to be able to say EINVAL would serve nobody.
+            // Skipping up to 4 GiB only to say EINVAL would help nobody.
             return Err(Malformed::TooLong { len: payload.into(), limit: PAYLOAD_BYTES_MAX.into() }.into());
         }
         let call = match call_for(request, self.terms, device.geometry()) {
@@ -235,14 +235,14 @@ impl Connection {
         }
     }
 
-    /// Whether the client has more than one request on its way: then none of them should hold up the others.
+    /// Whether the client has more than one request in flight: then none of them should hold up the others.
     fn is_pipelined(&self) -> bool {
         self.incoming.holds_request() || self.disk_reads.available_permits() < DISK_READS_MAX
     }
 
-    /// Answers a short read while other requests wait behind it. Where its bytes have to come from the local disk,
-    /// a thread of the runtime fetches them into memory, so that the others overtake: a device with one connection
-    /// would else never have more than one read in its disk's queue.
+    /// Answers a short read while other requests wait behind it. If its bytes have to come from the local disk, a thread of the runtime
+    /// fetches them into memory, so that the others can overtake. Otherwise a device with one connection would never have more than one
+    /// read in its disk's queue.
     fn put_or_fetch(&mut self, reply: Reply, len: u64) -> Result<(), ConnectionError> {
         let Some(reply) = self.outgoing.put_resident(reply)? else { return Ok(()) };
         let Ok(permit) = self.disk_reads.clone().try_acquire_owned() else {
@@ -252,7 +252,7 @@ impl Connection {
         let completion = Completion::new(self.outgoing.clone(), self.queue()?, slot);
         self.runtime.spawn_blocking(move || {
             if let Body::Data { lease, .. } = &reply.body {
-                // An error is met again, and told, by whoever sends.
+                // The sending code meets any error again, and reports it.
                 let _ = lease.copy_to(&mut vec![0; len as usize]);
             }
             drop(permit);
@@ -272,7 +272,7 @@ impl Connection {
         let future = match answer {
             Answer::Now(result) => {
                 let body = result.map_or_else(|error| Body::of_error(&error), body);
-                // A write's slot lives until here: it has landed before it is no longer counted.
+                // A write's slot lives until here, so the write has landed before it stops counting.
                 drop(waits);
                 return Ok(self.outgoing.put(Reply { cookie, body })?);
             }
@@ -317,7 +317,7 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Also runs when the device panicked. No slot outlives it, so the threads end and nothing is answered twice.
+    /// This also runs when the device panicked. No slot outlives it, so the threads end and nothing is answered twice.
     fn drop(&mut self) {
         self.outgoing.break_off();
         self.control.abandon();
@@ -329,7 +329,7 @@ impl Drop for Connection {
         }
         if let Some((queue, thread)) = self.writer.take() {
             drop(queue);
-            // It only sends; a panic there has already been reported by the hook.
+            // The thread only sends; the hook has already reported a panic there.
             let _ = thread.join();
         }
     }

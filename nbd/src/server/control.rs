@@ -1,4 +1,4 @@
-//! What others may do to a connection while its thread reads.
+//! What other threads can do to a connection while its own thread reads.
 
 use super::gate::Gate;
 use super::in_flight::InFlight;
@@ -19,7 +19,7 @@ pub(super) struct Control {
     // Set once, when the handshake has chosen an export.
     in_flight: OnceLock<Arc<InFlight>>,
     gone: watch::Sender<bool>,
-    // Others wait here with a deadline, which joining a thread does not offer.
+    // Others wait here with a deadline, which joining a thread does not allow.
     finished: Mutex<bool>,
     changed: Condvar,
 }
@@ -41,7 +41,7 @@ impl Control {
         self.in_flight.get_or_init(|| InFlight::new(gate)).clone()
     }
 
-    /// Fences it, where it serves already; see [`InFlight::end`].
+    /// Fences the connection, if it serves already; see [`InFlight::end`].
     pub(super) fn end(&self) {
         if let Some(in_flight) = self.in_flight.get() {
             in_flight.end();
@@ -58,24 +58,24 @@ impl Control {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// True once the client has gone: reads that still wait for it are dropped.
+    /// Becomes true when the client has gone: reads that still wait are then dropped.
     pub(super) fn gone(&self) -> watch::Receiver<bool> {
         self.gone.subscribe()
     }
 
-    /// Reads no more requests; those in flight are answered.
+    /// Stops reading requests; those in flight are answered.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        // It fails where the peer was faster.
+        // This fails if the peer was faster.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
         self.nudge();
     }
 
-    /// Ends it in both directions, and drops reads in flight.
+    /// Ends the connection in both directions, and drops reads in flight.
     pub(super) fn abandon(&self) {
         self.stopping.store(true, Ordering::Release);
         self.end();
-        // It fails where the peer was faster.
+        // This fails if the peer was faster.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         self.nudge();
         self.gone.send_replace(true);
@@ -102,7 +102,7 @@ impl Control {
         *self.finished.lock()
     }
 
-    /// Waits for its end; false where `deadline` came first.
+    /// Waits for the end of the connection; false if `deadline` came first.
     pub(super) fn wait_until(&self, deadline: Instant) -> bool {
         let mut finished = self.finished.lock();
         while !*finished {

@@ -1,4 +1,4 @@
-//! A device under a name.
+//! A device with a name.
 
 use super::control::Control;
 use super::gate::Gate;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-/// A device that is served, and what its connections share.
+/// A device that is served, and the state that its connections share.
 pub struct Export {
     name: String,
     device: Arc<dyn BlockDevice>,
     gate: Arc<Gate>,
     careful: Arc<AtomicBool>,
-    // Connections come and go on threads of their own; the list is touched when they do, never on the data path.
+    // Connections come and go on their own threads. The list changes only then, never on the data path.
     connections: Mutex<Connections>,
 }
 
@@ -35,12 +35,12 @@ impl Connections {
     }
 }
 
-/// What a client and the server agreed on.
+/// The terms that a client and the server agreed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// READ is answered by structured replies.
+    /// READ gets structured replies.
     pub(super) structured: bool,
-    /// BLOCK_STATUS may be asked.
+    /// BLOCK_STATUS is allowed.
     pub(super) allocation: bool,
     /// The client knows the minimum block size, so an unaligned request is its error.
     pub(super) aligned: bool,
@@ -62,18 +62,17 @@ impl Export {
         &self.name
     }
 
-    /// What is served.
+    /// The device.
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    /// What every connection passes before each request.
+    /// The gate that every connection passes before each request.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
 
-    /// The transmission flags for a client that did or did not negotiate structured replies; what the kernel needs
-    /// as server flags is the latter.
+    /// The transmission flags for a client that did or did not negotiate structured replies. The kernel's server flags are those without.
     pub fn transmission_flags(&self, structured: bool) -> u16 {
         let access = if self.device.geometry().read_only {
             flags::READ_ONLY
@@ -93,16 +92,15 @@ impl Export {
         &self.careful
     }
 
-    /// Takes no more connections; the ones that it has.
+    /// Accepts no more connections; returns the existing ones.
     pub(super) fn withdraw(&self) -> Vec<Arc<Control>> {
         let mut connections = self.connections.lock();
         connections.withdrawn = true;
         connections.live.drain(..).filter_map(|control| control.upgrade()).collect()
     }
 
-    /// Takes in a connection that is about to serve, and fences those whose client has gone: what such a client
-    /// left unread in a socket must not be done after it has come back and sent it again. False where the export
-    /// was withdrawn.
+    /// Adds a connection that is about to serve, and fences those whose client has gone: a request that such a client left unread in a
+    /// socket must not be done after the client has come back and sent it again. False if the export was withdrawn.
     pub(super) fn join(&self, control: &Arc<Control>) -> bool {
         let mut connections = self.connections.lock();
         if connections.withdrawn {

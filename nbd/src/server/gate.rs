@@ -1,10 +1,9 @@
 //! The gate of a device: no request is served while a request of a connection that has ended may still land.
 //!
-//! A client that lost a connection sends its unanswered WRITEs again on another one, and then newer ones. If the
-//! first copy were still on its way to the journal it could land last, and an acknowledged write would be undone.
-//! So a connection that ends hands its unfinished writes over as *orphans*, and every connection of the device
-//! passes the gate before each request: it waits until there are none. Writes never wait for the network, so this
-//! is short. Reads change nothing and are not counted.
+//! A client that lost a connection sends its unanswered WRITEs again on another one, and then newer ones. If the first copy were still on
+//! its way to the journal, it could land last and undo an acknowledged write. So a connection that ends hands its unfinished writes over as
+//! *orphans*, and every connection of the device passes the gate before each request: it waits until there are no orphans. Writes never
+//! wait for the network, so the wait is short. Reads change nothing and are not counted.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +14,13 @@ pub struct Gate {
     orphans: AtomicUsize,
     writes: AtomicUsize,
     connections: AtomicUsize,
-    // Held only to change `orphans` and to wait: the hit path reads the atomic alone.
+    // Held only to change `orphans` and to wait: the hit path reads just the atomic.
     lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Gate {
-    /// Writes of ended connections that have not ended themselves.
+    /// The unfinished writes of connections that have ended.
     pub fn orphans(&self) -> usize {
         self.orphans.load(Ordering::Acquire)
     }
@@ -31,7 +30,7 @@ impl Gate {
         self.wait_unless(|| false);
     }
 
-    /// Waits until there are no orphans, or `give_up` is true; whoever makes it true calls [`Gate::nudge`].
+    /// Waits until there are no orphans, or until `give_up` is true; the code that makes it true calls [`Gate::nudge`].
     pub(super) fn wait_unless(&self, give_up: impl Fn() -> bool) {
         let mut guard = self.lock.lock();
         while self.orphans() > 0 && !give_up() {
@@ -52,7 +51,7 @@ impl Gate {
         self.writes.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Connections that serve.
+    /// The number of connections that serve.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

@@ -1,24 +1,24 @@
-//! What one connection has asked for and not yet been answered: bounded, and fenced when the connection ends.
+//! The unanswered requests of one connection: bounded, and fenced when the connection ends.
 
 use super::gate::Gate;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Requests of a connection that may wait at once. The kernel's queue is 128 deep for each connection; more would
-/// only move a queue from the client to here.
+/// How many requests of a connection may wait at once. The kernel's queue is 128 deep for each connection; more would only move a queue
+/// from the client to here.
 const REQUESTS_MAX: usize = 128;
-/// Their bytes at once: two of the largest requests, so that one can be on its way while another is read.
+/// How many bytes they may have: two requests of the largest size, so that one can be served while another is read.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// How often a thread that waits for its requests looks whether the client is still there. Nothing wakes it when a
-/// client goes, because it is the thread that would have read the end of the stream.
+/// How often a thread that waits for its requests checks whether the client is still there. No event wakes it when a client goes, because
+/// this thread itself would have read the end of the stream.
 const GIVE_UP_CHECKED_EVERY: Duration = Duration::from_millis(200);
 
 /// The requests in flight of one connection.
 pub(super) struct InFlight {
-    // A mutex, because three parties meet here: the reading thread admits, runtime tasks finish, and a successor
-    // connection fences. It is held for a few instructions, and a read that is answered at once never takes it.
+    // A mutex, because three parties meet here: the reading thread admits, runtime tasks finish, and a successor connection fences. It is
+    // held for a few instructions, and a read that is answered at once never takes it.
     state: Mutex<State>,
     changed: Condvar,
     gate: Arc<Gate>,
@@ -59,7 +59,7 @@ impl InFlight {
         self.gate.writes() > self.state.lock().writes
     }
 
-    /// Counts a request in; `None` where the connection was fenced: the request must not be done.
+    /// Counts a request in. `None` if the connection was fenced: the request must not be done.
     pub(super) fn admit(self: &Arc<Self>, bytes: u64, writes: bool) -> Option<Slot> {
         let mut state = self.state.lock();
         if state.ended {
@@ -74,17 +74,17 @@ impl InFlight {
         Some(Slot { of: self.clone(), bytes, writes })
     }
 
-    /// Whether the next request has to wait. It may then exceed the limit in bytes by itself, never by more.
+    /// Whether the next request has to wait. Otherwise it may exceed the limit in bytes, but only by itself.
     pub(super) fn is_full(&self) -> bool {
         self.state.lock().is_full()
     }
 
-    /// Waits until another request may be read, or the connection is fenced; false where `give_up` came first.
+    /// Waits until another request may be read, or the connection is fenced; false if `give_up` came first.
     pub(super) fn wait_for_room_unless(&self, give_up: impl Fn() -> bool) -> bool {
         self.wait_while(|state| state.is_full() && !state.ended, give_up)
     }
 
-    /// Waits until every request that was admitted has ended; false where `give_up` came first.
+    /// Waits until every admitted request has ended; false if `give_up` came first.
     pub(super) fn wait_until_idle_unless(&self, give_up: impl Fn() -> bool) -> bool {
         self.wait_while(|state| state.requests > 0, give_up)
     }
@@ -100,7 +100,7 @@ impl InFlight {
         true
     }
 
-    /// Fences the connection: nothing more is admitted, and its unfinished writes are the gate's orphans.
+    /// Fences the connection: it admits nothing more, and its unfinished writes become the gate's orphans.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         if !state.ended {
@@ -110,7 +110,7 @@ impl InFlight {
         }
     }
 
-    /// Waits until every request that was admitted has ended.
+    /// Waits until every admitted request has ended.
     pub(super) fn wait_until_idle(&self) {
         let mut state = self.state.lock();
         while state.requests > 0 {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unfinished_writes_of_an_ended_connection_close_the_gate_until_they_end() {
+    fn unfinished_writes_of_an_ended_connection_close_the_gate() {
         let gate = Arc::new(Gate::default());
         let connection = InFlight::new(gate.clone());
         let write = connection.admit(4096, true).unwrap();

@@ -1,4 +1,4 @@
-//! Reading requests from a socket: many small ones for each system call, large payloads without a detour.
+//! Reads requests from a socket: many small ones for each system call, large payloads without a detour.
 
 use super::patience::{LOOK_LIMIT, Patience};
 use crate::codec::transmission::{REQUEST_BYTES, Request};
@@ -11,13 +11,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes read ahead. A request of the kernel's default size (128 KiB) with its payload fits twice, so it is given
-/// to the device from where it was received. Pages that were never used cost nothing.
+/// Bytes read ahead. A request of the kernel's default size (128 KiB) fits twice with its payload, so the device gets the payload from
+/// where it was received. Pages that were never used cost nothing.
 const BUFFER_BYTES: usize = 260 << 10;
-/// Payload space that is kept between requests; what a larger one needed is given back.
+/// Payload space that is kept between requests; any more is freed.
 const PAYLOAD_KEPT_BYTES: usize = 2 << 20;
 
-/// The receiving half of a connection. Only its reading thread has it.
+/// The receiving half of a connection. Only its reading thread uses it.
 pub(super) struct Incoming {
     socket: Arc<OwnedFd>,
     buffer: Vec<u8>,
@@ -54,7 +54,7 @@ impl Incoming {
         }
     }
 
-    /// Fails what is not received by then. A client that drips bytes does not move it.
+    /// Reads fail at this deadline. A client that drips bytes does not move it.
     pub(super) fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.deadline = deadline;
         if deadline.is_none() {
@@ -64,7 +64,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whether a whole request (with its payload, if it has one) is here already, so that reading it will not wait.
+    /// Whether a whole request (with its payload, if it has one) is here already, so that reading it does not wait.
     pub(super) fn holds_request(&self) -> bool {
         let here = &self.buffer[self.start..self.end];
         let Some(header) = here.first_chunk::<REQUEST_BYTES>() else {
@@ -78,7 +78,7 @@ impl Incoming {
         }
     }
 
-    /// Waits until there is something to read, or the end of it, for at most `limit`.
+    /// Waits until there is something to read, or the stream has ended, for at most `limit`.
     pub(super) fn is_readable_within(&self, limit: Duration) -> Result<bool, ReceiveError> {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -89,7 +89,7 @@ impl Incoming {
         }
     }
 
-    /// The next request's header, or `None` where the peer ended the connection between two requests.
+    /// The next request's header, or `None` if the peer ended the connection between two requests.
     pub(super) fn request(&mut self) -> Result<Option<Request>, ReceiveError> {
         match self.buffered(REQUEST_BYTES) {
             Ok(()) => {}
@@ -127,7 +127,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Reads and forgets `len` bytes.
+    /// Reads and drops `len` bytes.
     pub(super) fn skip(&mut self, mut len: u64) -> Result<(), ReceiveError> {
         while len > 0 {
             self.buffered(1)?;
@@ -151,7 +151,7 @@ impl Incoming {
         Ok(&self.payload[..len])
     }
 
-    /// Waits until `len` bytes, which the buffer can hold, are in it.
+    /// Waits until `len` bytes are in the buffer, which can hold as many.
     fn buffered(&mut self, len: usize) -> Result<(), ReceiveError> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -171,7 +171,7 @@ impl Incoming {
         receive(&self.socket, self.deadline, &mut self.buffer[self.end..], RecvFlags::empty())
     }
 
-    /// The first bytes of the next request.
+    /// Receives the first bytes of the next request.
     fn next(&mut self) -> Result<usize, ReceiveError> {
         let begun = Instant::now();
         while self.patience.looks() && begun.elapsed() < LOOK_LIMIT {
@@ -181,7 +181,7 @@ impl Incoming {
                     return Ok(received);
                 }
                 Err(Errno::AGAIN) => std::thread::yield_now(),
-                // The end, or an error: met again below.
+                // The end, or an error: the code below meets it again.
                 _ => break,
             }
         }

@@ -1,5 +1,4 @@
-//! The handshake, from the server's side. Bounded in options, in bytes and in time, because whoever can connect can
-//! speak here.
+//! The handshake, from the server's side. It is bounded in options, in bytes and in time, because anyone who can connect can speak here.
 
 use super::export::{Export, Terms};
 use super::incoming::{Incoming, ReceiveError};
@@ -13,17 +12,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A client that has not begun its transmission by then is not one.
+/// A client must have begun its transmission by then.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Options of one negotiation. The busiest client known (nbdinfo --list over many exports) sends a few for each
-/// export that it looks at.
+/// The most options of one negotiation. The busiest known client (nbdinfo --list over many exports) sends a few for each export that it
+/// examines.
 const OPTIONS_MAX: usize = 256;
-/// Bytes of option data that are skipped to be able to answer ERR_TOO_BIG; beyond, the connection is closed.
+/// The most bytes of option data that are skipped in order to answer ERR_TOO_BIG; after more, the connection is closed.
 const SKIPPED_BYTES_MAX: u32 = 1 << 20;
 
-/// Where a negotiation finds its exports.
+/// Where a negotiation looks up exports.
 pub(super) trait Directory {
-    /// The export of that name; empty is the default one.
+    /// The export of that name; empty for the default one.
     fn find(&self, name: &str) -> Option<Arc<Export>>;
     /// All names.
     fn names(&self) -> Vec<String>;
@@ -50,7 +49,7 @@ impl From<Malformed> for NegotiationError {
     }
 }
 
-/// Runs the handshake; `None` where the client ended it in good order.
+/// Runs the handshake; `None` if the client ended it properly.
 pub(super) fn negotiate(
     socket: &Arc<OwnedFd>,
     incoming: &mut Incoming,
@@ -70,11 +69,11 @@ struct Haggling<'a> {
     deadline: Instant,
     out: Vec<u8>,
     terms: Terms,
-    // The export that the metadata context was chosen for: it holds for no other.
+    // The export for which the metadata context was chosen: the context is valid for no other.
     context_of: Option<Arc<Export>>,
 }
 
-/// What an option leads to.
+/// What follows an option.
 enum Next {
     Another,
     Begin(Arc<Export>),
@@ -165,7 +164,7 @@ impl Haggling<'_> {
         self.answer(option::LIST, reply::ACK, &[]);
     }
 
-    /// Describes an export; gives it back where transmission begins with it.
+    /// Describes an export; returns it if transmission begins with it.
     fn info(&mut self, code: u32, data: &[u8]) -> Option<Arc<Export>> {
         let Ok(request) = InfoRequest::decode(data) else {
             self.answer(code, reply::ERR_INVALID, b"malformed information request");

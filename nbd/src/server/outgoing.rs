@@ -1,13 +1,12 @@
-//! Sending replies. The reading thread, the writing thread and the runtime meet here, and a reply leaves whole or
-//! the connection is dropped.
+//! Sends replies. The reading thread, the writing thread and the runtime meet here. A reply leaves whole, or the connection is dropped.
 //!
-//! Replies gather in one buffer and leave together: the reading thread says when it has no further request at
-//! hand. Whoever leaves bytes in the buffer sends them, or has them sent, before it waits for anything.
+//! Replies gather in one buffer and leave together; the reading thread flushes when it has no further request at hand. A thread that leaves
+//! bytes in the buffer sends them, or has them sent, before it waits for anything.
 //!
-//! The first bytes of a read are fetched before its header leaves, so that an error can still be told. Where a
-//! long read fails later, the connection is dropped, as the protocol wants, and the export becomes *careful*: from
-//! then on whole reads are fetched first. Without that, the kernel would ask for the same place on its next
-//! connection until it has none left, and wait for ever instead of seeing EIO.
+//! The first bytes of a read are fetched before its header leaves, so that an error can still be reported. If a long read fails later, the
+//! connection is dropped, as the protocol wants, and the export becomes *careful*: from then on whole reads are fetched first. Without
+//! that, the kernel would read the same place again on its next connection, until it had no connection left, and then wait forever instead
+//! of seeing EIO.
 
 use super::in_flight::InFlight;
 use super::reply::{Body, Reply, code_of};
@@ -20,12 +19,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of replies that may gather: a burst's first reply does not wait for its last.
+/// How many bytes of replies may gather, so that the first reply of a burst does not wait for the last.
 const GATHER_BYTES: usize = 32 << 10;
-/// Bytes of one long read between two sends: the client copies one part while the next is fetched, and the part
-/// stays in the processor's cache between the two copies.
+/// Bytes of one long read between two sends. The client copies one part while the next is fetched, and the part stays in the processor's
+/// cache between the two copies.
 const STREAM_BYTES: usize = 128 << 10;
-/// How much of a structured error's text is sent.
+/// The longest text of a structured error that is sent.
 const MESSAGE_BYTES_MAX: usize = 512;
 /// The number of the one metadata context.
 pub(super) const ALLOCATION_CONTEXT: u32 = 1;
@@ -37,11 +36,11 @@ pub(super) struct Outgoing {
     structured: bool,
     by_reference: bool,
     careful: Arc<AtomicBool>,
-    // A mutex, because replies must not mix on the wire. The runtime only ever tries it.
+    // A mutex, because replies must not mix on the wire. The runtime only tries it.
     buffer: Mutex<SendBuffer>,
 }
 
-/// The connection is of no further use.
+/// The connection cannot be used any longer.
 #[derive(Debug)]
 pub(super) struct Broken;
 
@@ -58,8 +57,8 @@ impl Outgoing {
         Self { socket, in_flight, structured, by_reference, careful, buffer }
     }
 
-    /// For the reading thread: adds a reply, which leaves at the latest with the next [`Outgoing::flush`]. Its bytes
-    /// may leave by reference, since that thread will look after them ([`Outgoing::release_taken`]).
+    /// For the reading thread: adds a reply, which leaves with the next [`Outgoing::flush`] or earlier. Its bytes may leave by reference,
+    /// because that thread releases them later ([`Outgoing::release_taken`]).
     pub(super) fn put(&self, reply: Reply) -> Result<(), Broken> {
         let mut buffer = self.buffer.lock();
         let result = self
@@ -68,8 +67,7 @@ impl Outgoing {
         self.unless_broken(result)
     }
 
-    /// For the reading thread: adds a short reply with data, unless that would have to wait for a disk: then it is
-    /// given back.
+    /// For the reading thread: adds a short reply with data. If that would have to wait for a disk, returns the reply.
     pub(super) fn put_resident(&self, reply: Reply) -> Result<Option<Reply>, Broken> {
         let Body::Data { offset, ref lease, fragment } = reply.body else {
             return self.put(reply).map(|()| None);
@@ -99,19 +97,19 @@ impl Outgoing {
         self.unless_broken(result)
     }
 
-    /// Lets go of places in files whose bytes the client has taken; how many are left.
+    /// Releases the places in files whose bytes the client has taken; returns how many are left.
     pub(super) fn release_taken(&self) -> usize {
         if self.by_reference { self.buffer.lock().release_taken() } else { 0 }
     }
 
-    /// Sends what has gathered, and waits until it has left.
+    /// Sends the gathered bytes, and waits until they have left.
     pub(super) fn flush(&self) -> Result<(), Broken> {
         let result = self.buffer.lock().flush();
         self.unless_broken(result)
     }
 
-    /// For the runtime: sends a reply without data unless that would have to wait, be it for the lock or for the
-    /// client. Gives it back where it could not begin; `Ok(false)` means that the rest needs a [`Outgoing::flush`].
+    /// For the runtime: sends a reply without data unless that has to wait, be it for the lock or for the client. Returns the reply if it
+    /// could not begin; `Ok(false)` means that the rest needs a [`Outgoing::flush`].
     pub(super) fn try_send(&self, reply: Reply) -> Result<bool, Reply> {
         if matches!(reply.body, Body::Data { .. }) {
             return Err(reply);
@@ -119,23 +117,23 @@ impl Outgoing {
         self.try_send_fetched(reply)
     }
 
-    /// The same for a thread that may wait for the local disk: data, too, which is short.
+    /// The same for a thread that may wait for the local disk: it also sends data, which is short.
     pub(super) fn try_send_fetched(&self, reply: Reply) -> Result<bool, Reply> {
         let Some(mut buffer) = self.buffer.try_lock() else {
             return Err(reply);
         };
         let result = self.encode(&mut buffer, reply, false).and_then(|()| buffer.try_flush());
         let sent = *result.as_ref().unwrap_or(&true);
-        // A broken connection needs no flush: its reading thread has been woken by the shutdown.
+        // A broken connection needs no flush: the shutdown has woken its reading thread.
         let _ = self.unless_broken(result.map(drop));
         Ok(sent)
     }
 
-    /// Ends the connection in both directions, for everyone who uses it. Fenced first: the moment the client sees
-    /// the end it may send its unanswered writes again on another connection, and must find the gate closed there.
+    /// Ends the connection in both directions, for every thread that uses it. It is fenced first: as soon as the client sees the end, it
+    /// may send its unanswered writes again on another connection, and must find the gate closed there.
     pub(super) fn break_off(&self) {
         self.in_flight.end();
-        // It fails where the peer was faster.
+        // This fails if the peer was faster.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
@@ -174,7 +172,7 @@ impl Outgoing {
                 let stream_limit = if careful { usize::MAX } else { STREAM_BYTES };
                 let mark = buffer.begin(stream_limit, may_refer && !careful);
                 let put = self.data(buffer, cookie, offset, lease.pieces(), fragment);
-                // Also after an error: what has left by reference is still on its way.
+                // Do this after an error too: bytes sent by reference are still in the socket.
                 buffer.end(lease);
                 match put {
                     Err(SendError::Device(error)) if buffer.rewind(mark) => {
@@ -216,7 +214,7 @@ impl Outgoing {
     }
 }
 
-/// A structured reply to a READ: runs of data and holes, or one run of data where it must not be fragmented.
+/// A structured reply to a READ: runs of data and holes, or one run of data if it must not be fragmented.
 fn structured_data(
     buffer: &mut SendBuffer,
     cookie: Cookie,
@@ -246,7 +244,7 @@ fn structured_data(
     Ok(())
 }
 
-/// A reply to BLOCK_STATUS. What reads as zeros without I/O is told as a hole: both mean "nothing to copy".
+/// A reply to BLOCK_STATUS. A range that reads as zeros without I/O is reported as a hole: both mean "nothing to copy".
 fn status(buffer: &mut SendBuffer, cookie: Cookie, extents: &[Allocation]) {
     let len = 4 + 8 * extents.len() as u32;
     buffer.push(&Chunk { done: true, kind: chunk::BLOCK_STATUS, cookie, len }.encode());

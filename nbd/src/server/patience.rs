@@ -1,32 +1,31 @@
-//! How long to look for the next request before sleeping.
+//! How long to poll for the next request before sleeping.
 //!
-//! Where a client asks for one thing at a time, most of a short request's time is two wake-ups, each of a processor that
-//! has gone idle meanwhile. A client that answers a reply with the next request within microseconds is looked
-//! for that long, giving the processor to whoever else wants it between any two looks; one that takes its time is waited for
-//! asleep, and costs nothing.
+//! If a client sends one request at a time, most of a short request's time is two wake-ups, each on a processor that has gone idle
+//! meanwhile. For a client that answers a reply with the next request within microseconds, the thread polls that long, and yields the
+//! processor to others between two polls. For a slow client it sleeps, which costs nothing.
 
 use std::time::Duration;
 
-/// How long the next request of such a client is looked for.
+/// How long to poll for the next request of such a client.
 pub(super) const LOOK_LIMIT: Duration = Duration::from_micros(100);
-/// How often in a row it must have come so soon.
+/// How often in a row the next request must have come this soon.
 const TRUST: u8 = 4;
 const TRUST_MAX: u8 = 16;
 
-/// What is known of a client's pace.
+/// The pace of a client.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// How often the next request came soon, of late.
+    /// Rises when the next request comes soon, and falls when it does not.
     soon: u8,
 }
 
 impl Patience {
-    /// Whether looking is worth it.
+    /// Whether polling is worth it.
     pub(super) fn looks(&self) -> bool {
         self.soon >= TRUST
     }
 
-    /// A request came after `waited`.
+    /// Records that a request came after `waited`.
     pub(super) fn came_after(&mut self, waited: Duration) {
         self.soon = match waited <= LOOK_LIMIT * 2 {
             true => (self.soon + 1).min(TRUST_MAX),
@@ -40,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quick_client_is_looked_for_and_a_slow_one_is_not() {
+    fn polls_for_quick_clients_only() {
         let mut patience = Patience::default();
         let pace = |patience: &mut Patience, waited, times| {
             (0..times).for_each(|_| patience.came_after(Duration::from_micros(waited)));

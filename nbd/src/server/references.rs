@@ -1,28 +1,27 @@
 //! Leases of bytes that were sent by reference.
 //!
-//! sendfile on a Unix socket queues references to the file's pages and returns; the client copies them when it
-//! reads. Until then the place in the file must not be punched: a hole in a large folio is zeroed in place, and the
-//! client would receive zeros. (Overwriting is no harm: such a write is concurrent with the read.) So a lease is
-//! held until the kernel says how little of what was sent is still queued. On TCP it says what is acknowledged,
-//! which on loopback is not what was taken: there, bytes are copied.
+//! sendfile on a Unix socket queues references to the file's pages and returns; the client copies them when it reads. Until then the place
+//! in the file must not be punched: a hole in a large folio is zeroed in place, and the client would receive zeros. (Overwriting does no
+//! harm: such a write is concurrent with the read.) So a lease is held until the kernel reports that few enough of the sent bytes are still
+//! queued. On TCP the kernel reports what is acknowledged, which on loopback is not what the client has taken: there, bytes are copied.
 
 use holdall_core::device::ReadLease;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Leases of one connection. With more, further reads are copied until the client has caught up.
+/// The most leases of one connection. Beyond that, reads are copied until the client has caught up.
 const LEASES_MAX: usize = 64;
 
-/// What a socket still refers to.
+/// The places in files to which a socket still refers.
 #[derive(Default)]
 pub(super) struct References {
     sent_bytes: u64,
-    // Each with `sent_bytes` as it was when its last byte had been queued.
+    // Each lease with the value of `sent_bytes` when its last byte had been queued.
     held: VecDeque<(u64, ReadLease)>,
 }
 
 impl References {
-    /// Counts bytes that were queued, of whatever kind.
+    /// Counts queued bytes, of any kind.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes as u64;
     }
@@ -37,7 +36,7 @@ impl References {
         self.held.push_back((self.sent_bytes, lease));
     }
 
-    /// Lets go of what the client has taken; how many leases are left.
+    /// Releases what the client has taken; returns how many leases are left.
     pub(super) fn release_taken(&mut self, socket: &OwnedFd) -> usize {
         if !self.held.is_empty() {
             let queued = queued_bytes(socket);
@@ -49,8 +48,8 @@ impl References {
     }
 }
 
-/// At least as many bytes as the peer of a Unix socket has yet to take: the kernel counts its own overhead, and a
-/// buffer that was taken in part counts whole. Too many only holds a lease longer.
+/// An upper bound on the bytes that the peer of a Unix socket has yet to take: the kernel counts its own overhead, and a buffer that was
+/// taken in part counts whole. Too high a number only holds a lease longer.
 fn queued_bytes(socket: &OwnedFd) -> u64 {
     let mut queued: libc::c_int = 0;
     // SAFETY: SIOCOUTQ (TIOCOUTQ is its other name) writes one int.

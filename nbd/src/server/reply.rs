@@ -1,4 +1,4 @@
-//! What is answered, before it is bytes.
+//! Answers before they are encoded.
 
 use crate::codec::transmission::{Cookie, ErrorCode};
 use holdall_core::device::{Allocation, DeviceError, Piece, ReadLease};
@@ -9,27 +9,27 @@ pub(super) struct Reply {
     pub(super) body: Body,
 }
 
-/// What it says.
+/// The content of an answer.
 pub(super) enum Body {
-    /// It is done.
+    /// Success.
     Done,
-    /// It is not, and why.
+    /// Failure, and why.
     Error(ErrorCode, String),
-    /// The bytes from `offset`; in several chunks only where `fragment` allows it.
+    /// The bytes from `offset`; in several chunks only if `fragment` allows it.
     Data { offset: u64, lease: ReadLease, fragment: bool },
     /// Extents.
     Extents(Vec<Allocation>),
 }
 
 impl Body {
-    /// The `len` bytes from `offset`, as a device gave them.
+    /// The `len` bytes from `offset`, as the device returned them.
     pub(super) fn of_lease(offset: u64, len: u64, lease: ReadLease, fragment: bool) -> Self {
         let bytes: u64 = lease.pieces().iter().map(Piece::len).sum();
         assert_eq!(bytes, len, "a lease is as long as the range that was asked for");
         Body::Data { offset, lease, fragment }
     }
 
-    /// A device's refusal.
+    /// A device's error.
     pub(super) fn of_error(error: &DeviceError) -> Self {
         Body::Error(code_of(error), error.to_string())
     }

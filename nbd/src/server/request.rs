@@ -1,4 +1,4 @@
-//! From a request's header to one call on the device, or a refusal. Pure.
+//! Turns a request's header into one call on the device, or a refusal. Pure.
 
 use super::export::Terms;
 use crate::codec::PAYLOAD_BYTES_MAX;
@@ -7,13 +7,13 @@ use holdall_core::device::{DeviceGeometry, Durability, Zeroing};
 use holdall_core::units::BLOCK_BYTES;
 use std::ops::Range;
 
-/// Extents in one answer to BLOCK_STATUS: 32 KiB of reply. The client asks again from where it ended.
+/// The most extents in one answer to BLOCK_STATUS: 32 KiB of reply. The client asks again from where it ended.
 const EXTENTS_MAX: usize = 4096;
 
 /// A call on the device.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
-    /// Of no bytes: the device is not asked.
+    /// No bytes: the device is not asked.
     Nothing,
     Read {
         range: Range<u64>,
@@ -38,7 +38,7 @@ pub(super) enum Call {
     },
 }
 
-/// Why a request is not done.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("unknown command {0}")]
@@ -62,8 +62,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The one translation of refusals. A write beyond the end is EINVAL rather than the ENOSPC that the protocol
-    /// suggests: nobody shall think that space ran out.
+    /// The one translation of refusals. A write beyond the end is EINVAL rather than the ENOSPC that the protocol suggests, which would
+    /// look as if space had run out.
     pub(super) fn code(self) -> ErrorCode {
         match self {
             Refusal::UnknownCommand(_) => ErrorCode::Inval,
@@ -79,7 +79,7 @@ impl Refusal {
     }
 }
 
-/// What to call for `request`. A disconnect never comes here.
+/// The call for `request`. A disconnect never comes here.
 pub(super) fn call_for(request: &Request, terms: Terms, geometry: DeviceGeometry) -> Result<Call, Refusal> {
     let allowed = allowed_flags(request.command, terms)?;
     if request.flags & !allowed != 0 {
@@ -121,7 +121,7 @@ pub(super) fn call_for(request: &Request, terms: Terms, geometry: DeviceGeometry
     }
 }
 
-/// FUA is accepted with every command, as the protocol demands of a server that offers it.
+/// FUA is accepted with every command, as the protocol demands from a server that offers it.
 fn allowed_flags(command: Command, terms: Terms) -> Result<u16, Refusal> {
     use command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
     match command {
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn alignment_is_asked_only_of_those_who_know_of_it() {
+    fn alignment_binds_only_clients_that_asked_for_it() {
         let odd = request(Command::Write, 0, 512, 512);
         assert_eq!(call_for(&odd, TERMS, GEOMETRY), Err(Refusal::Unaligned));
         assert!(call_for(&odd, Terms { aligned: false, ..TERMS }, GEOMETRY).is_ok());
     }
 
     #[test]
-    fn a_read_only_device_refuses_every_kind_of_write_and_nothing_else() {
+    fn a_read_only_device_refuses_only_writes() {
         let geometry = DeviceGeometry { read_only: true, ..GEOMETRY };
         for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
             let refused = call_for(&request(command, 0, 0, 4096), TERMS, geometry);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_of_four_gib_can_be_trimmed_at_once() {
+    fn four_gib_can_be_trimmed_at_once() {
         let geometry = DeviceGeometry { size_bytes: 1 << 40, read_only: false };
         let trim = request(Command::Trim, command_flags::FUA, 4096, u32::MAX - 4095);
         let (how, durability) = (Zeroing::Trim, Durability::Forced);

@@ -1,4 +1,4 @@
-//! Bytes on their way to a socket.
+//! Bytes that wait to be sent to a socket.
 
 use super::references::References;
 use holdall_core::device::{DeviceError, Piece, ReadLease};
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Space that is kept between replies; what a careful read of up to 32 MiB needed is given back.
+/// Space that is kept between replies; the space for a careful read of up to 32 MiB is freed.
 const KEPT_BYTES: usize = 512 << 10;
 
 /// The shortest run of a file's bytes that leaves by sendfile. Measured with fio, four random reads at once over a
@@ -34,20 +34,20 @@ pub(super) enum SendError {
     NotResident,
 }
 
-/// A buffer before a socket.
+/// A send buffer in front of a socket.
 pub(super) struct SendBuffer {
     socket: Arc<OwnedFd>,
-    // All of it is initialised; the bytes before `filled` wait to be sent. Growing by `resize` for each reply
-    // would clear memory that is overwritten at once.
+    // All of it is initialised; the bytes before `filled` wait to be sent. Growing by `resize` for each reply would clear memory that is
+    // then overwritten.
     bytes: Vec<u8>,
     filled: usize,
     stream_limit: usize,
-    // Bytes have left since `begin`.
+    // Whether bytes have left since `begin`.
     started: bool,
-    // Bytes of this reply may leave by reference, and some have.
+    // Whether bytes of this reply may leave by reference, and whether some have.
     may_refer: bool,
     referred: bool,
-    // Bytes that are not in the page cache are not waited for.
+    // Whether to fail rather than wait for bytes that are not in the page cache.
     only_resident: bool,
     references: References,
 }
@@ -70,13 +70,12 @@ impl SendBuffer {
         }
     }
 
-    /// Bytes that wait.
+    /// The number of bytes that wait.
     pub(super) fn len(&self) -> usize {
         self.filled
     }
 
-    /// Begins a reply with data, which may leave in parts of about `stream_limit` bytes, and by reference where
-    /// `may_refer`.
+    /// Begins a reply with data. It may leave in parts of about `stream_limit` bytes, and by reference if `may_refer` is set.
     pub(super) fn begin(&mut self, stream_limit: usize, may_refer: bool) -> Mark {
         (self.stream_limit, self.started, self.referred) = (stream_limit, false, false);
         self.may_refer = may_refer && self.references.has_room();
@@ -91,7 +90,7 @@ impl SendBuffer {
         mark
     }
 
-    /// Ends a reply whose bytes were `lease`'s.
+    /// Ends a reply whose bytes belonged to `lease`.
     pub(super) fn end(&mut self, lease: ReadLease) {
         if self.referred {
             self.references.hold(lease);
@@ -99,12 +98,12 @@ impl SendBuffer {
         }
     }
 
-    /// Leases whose bytes the client has yet to take.
+    /// Releases the bytes that the client has taken; returns how many leases are left.
     pub(super) fn release_taken(&mut self) -> usize {
         self.references.release_taken(&self.socket)
     }
 
-    /// Takes back what was added since `mark`; false where some of it has left.
+    /// Removes what was added since `mark`; false if some of it has left.
     pub(super) fn rewind(&mut self, mark: Mark) -> bool {
         if !self.started {
             self.filled = mark.0;
@@ -118,7 +117,7 @@ impl SendBuffer {
         self.filled += bytes.len();
     }
 
-    /// Adds the bytes of `piece`, sending on the way what exceeds the limit.
+    /// Adds the bytes of `piece`, and meanwhile sends whatever exceeds the limit.
     pub(super) fn piece(&mut self, piece: &Piece) -> Result<(), SendError> {
         if let Piece::File { file, offset, len, by_reference: true } = piece
             && self.may_refer
@@ -174,13 +173,13 @@ impl SendBuffer {
         Ok(())
     }
 
-    /// Sends everything, waiting for the client where it must.
+    /// Sends everything, and waits for the client where it must.
     pub(super) fn flush(&mut self) -> Result<(), SendError> {
         let sent = self.send(SendFlags::empty());
         sent.map(|all| assert!(all, "a blocking send ends with everything or with an error"))
     }
 
-    /// Sends what the socket takes at once; whether that was all.
+    /// Sends what the socket takes at once; returns whether that was everything.
     pub(super) fn try_flush(&mut self) -> Result<bool, SendError> {
         self.send(SendFlags::DONTWAIT)
     }
@@ -217,14 +216,14 @@ impl SendBuffer {
     }
 }
 
-/// Fills `space` from the page cache alone. False where the file system can not tell.
+/// Fills `space` from the page cache alone. False if the file system cannot do that.
 fn read_resident(file: &File, space: &mut [u8], offset: u64) -> Result<bool, SendError> {
     let len = space.len();
     let mut vectors = [io::IoSliceMut::new(space)];
     match rustix::io::preadv2(file, &mut vectors, offset, ReadWriteFlags::NOWAIT) {
         Ok(read) if read == len => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => Ok(false),
-        // Whatever else is wrong is found out, and told, by the read that may wait.
+        // The read that may wait finds any other problem, and reports it.
         Ok(_) | Err(_) => Err(SendError::NotResident),
     }
 }

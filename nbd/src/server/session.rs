@@ -1,4 +1,4 @@
-//! The connections that one client, the kernel, was given together.
+//! The connections that were given together to one client, the kernel.
 
 use super::control::Control;
 use super::stop_all;
@@ -26,8 +26,8 @@ impl Session {
         self.connections.iter().all(|connection| connection.is_finished())
     }
 
-    /// Connections whose other end is still open. After `holdall_kernel::nbd::Nbd::reconfigure`, when the caller has
-    /// closed its copies of the kernel's ends, these are the ones that the kernel has taken.
+    /// The number of connections whose other end is still open. After `holdall_kernel::nbd::Nbd::reconfigure`, when the caller has closed
+    /// its copies of the kernel's ends, these are the ones that the kernel has taken.
     pub fn live(&self) -> usize {
         self.connections
             .iter()
@@ -40,8 +40,8 @@ impl Session {
         self.connections.iter().any(|connection| connection.has_panicked())
     }
 
-    /// Reads no more requests, lets those in flight end and be answered for at most `grace`, then closes. When it
-    /// returns no write of this session is on its way any more: a new session may serve. Blocks.
+    /// Reads no more requests, lets those in flight end and be answered for at most `grace`, then closes. When it returns, no write of this
+    /// session is in flight any longer: a new session may serve. Blocks.
     pub fn close(self, grace: Duration) {
         stop_all(&self.connections, grace);
     }

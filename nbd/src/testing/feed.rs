@@ -1,4 +1,4 @@
-//! Arbitrary bytes in, no panic out: the entry for fuzzing.
+//! The entry for fuzzing: arbitrary bytes must never make the server panic.
 
 use super::{MemoryDevice, Policy};
 use crate::server::Server;
@@ -7,18 +7,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The device is large, so that offsets of all magnitudes hit, and sparse.
+/// The device is sparse, and so large that offsets of all magnitudes hit it.
 const DEVICE_BYTES: u64 = 1 << 40;
-/// Blocks that it will hold: 16 MiB.
+/// The most blocks it will hold: 16 MiB.
 const BLOCKS_MAX: usize = 4096;
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime starts")
 });
 
-/// Sends `input` to a server as a client would, its first byte choosing how: with the handshake from the start, or
-/// in the transmission phase at once, with answers now or later. Reads and forgets all replies until the server
-/// closes. Returns how many bytes it replied. Panics only if the server did.
+/// Sends `input` to a server as a client would. The first byte decides how: with the handshake, or in the transmission phase at once, with
+/// answers now or later. Reads and drops all replies until the server closes. Returns how many bytes the server replied. Panics only if the
+/// server did.
 pub fn feed(input: &[u8]) -> u64 {
     let (choice, input) = input.split_first().map_or((0, input), |(first, rest)| (*first, rest));
     let device = MemoryDevice::bounded(DEVICE_BYTES, BLOCKS_MAX);

@@ -1,4 +1,4 @@
-//! A plain file as a device: every read is there at once.
+//! A plain file as a device: every read is answered at once.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,

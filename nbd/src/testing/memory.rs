@@ -1,4 +1,4 @@
-//! A device whose bytes are in memory, and whose answers come when the test says so.
+//! A device whose bytes are in memory, and which answers when the test tells it to.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
 
-/// Bytes in memory, sparse: a block that was never written reads as zeros and costs nothing.
+/// Sparse bytes in memory: a block that was never written reads as zeros and costs nothing.
 #[derive(Default)]
 pub struct MemoryFile {
     blocks: Mutex<BTreeMap<u64, Box<[u8; BLOCK_BYTES as usize]>>>,
@@ -22,7 +22,7 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Whether the block that holds the byte at `offset` was written since it was last zeroed.
+    /// Whether `block` was written since it was last zeroed.
     fn is_data(&self, block: u64) -> bool {
         self.blocks.lock().contains_key(&block)
     }
@@ -84,7 +84,7 @@ impl DiskFile for MemoryFile {
     }
 }
 
-/// Cuts a range at block borders: (block, where in it, which part of the range).
+/// Cuts a range at block borders: (block, offset in the block, part of the range).
 fn split(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -107,7 +107,7 @@ pub enum Policy {
     Now,
     /// When [`MemoryDevice::release`] is called.
     Held,
-    /// On the runtime, as soon as it gets there.
+    /// On the runtime, soon.
     Later,
 }
 
@@ -118,7 +118,7 @@ pub struct MemoryDevice {
     size: AtomicU64,
     read_only: AtomicBool,
     max_blocks: Option<usize>,
-    // How reads, writes and flushes are answered; a test changes it between requests.
+    // How to answer reads, writes and flushes; a test changes it between requests.
     policies: Mutex<[Policy; 3]>,
     // Each held answer waits for a number above the one it saw.
     released: watch::Sender<u64>,
@@ -135,7 +135,7 @@ impl MemoryDevice {
         Arc::new(Self { size: AtomicU64::new(size_bytes), ..Self::default() })
     }
 
-    /// The same, but a write that would have it hold more than `max_blocks` blocks fails.
+    /// The same, but a write fails if the device would then hold more than `max_blocks` blocks.
     pub fn bounded(size_bytes: u64, max_blocks: usize) -> Arc<Self> {
         let size = AtomicU64::new(size_bytes);
         Arc::new(Self { size, max_blocks: Some(max_blocks), ..Self::default() })
@@ -146,22 +146,22 @@ impl MemoryDevice {
         self.read_only.store(true, Ordering::Release);
     }
 
-    /// Reads of bytes from `offset` on fail from now on.
+    /// From now on, reads fail if they reach past `offset`.
     pub fn break_from(&self, offset: u64) {
         self.file.fails_from.store(offset, Ordering::Release);
     }
 
-    /// How reads are answered from now on.
+    /// How to answer reads from now on.
     pub fn set_reads(&self, policy: Policy) {
         self.policies.lock()[READ] = policy;
     }
 
-    /// How writes, trims and zeroes are answered from now on. A held write lands when it is released, not before.
+    /// How to answer writes, trims and zeroes from now on. A held write lands only when it is released.
     pub fn set_writes(&self, policy: Policy) {
         self.policies.lock()[WRITE] = policy;
     }
 
-    /// How flushes are answered from now on.
+    /// How to answer flushes from now on.
     pub fn set_flushes(&self, policy: Policy) {
         self.policies.lock()[FLUSH] = policy;
     }
@@ -176,7 +176,7 @@ impl MemoryDevice {
         [READ, WRITE, FLUSH].map(|kind| self.calls[kind].load(Ordering::Acquire))
     }
 
-    /// Bytes as they are, for comparison.
+    /// The current bytes, for comparison.
     pub fn bytes(&self, range: Range<u64>) -> Vec<u8> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.file.read_at(&mut bytes, range.start).expect("memory reads");
@@ -277,7 +277,7 @@ impl BlockDevice for MemoryDevice {
     }
 }
 
-/// Runs of like blocks in `range`, at most `limit`. Looks at a bounded part of a large range.
+/// Runs of blocks that are alike in `range`, at most `limit`. Examines only a bounded part of a large range.
 fn runs(file: &MemoryFile, range: &Range<u64>, limit: usize) -> Vec<Allocation> {
     const BLOCKS_LOOKED_AT: u64 = 1 << 14;
     let mut runs: Vec<Allocation> = Vec::new();

@@ -1,5 +1,5 @@
-//! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored where they are listed: the others
-//! start a guest kernel and run them there.
+//! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored in the list: the other tests start a guest kernel and run
+//! them there.
 
 use holdall_kernel::nbd::{self, Attachment, DeviceIndex, Nbd};
 use holdall_nbd::server::{Server, Session};
@@ -63,7 +63,7 @@ fn a_read_may_wait_longer_than_the_kernels_timer() {
 }
 
 #[test]
-fn with_several_connections_a_read_that_waits_costs_its_connection_but_is_answered() {
+fn with_four_connections_a_slow_read_loses_its_connection() {
     in_guest("kernel::guest_long_wait_4");
 }
 
@@ -78,11 +78,11 @@ struct Attached {
     index: DeviceIndex,
 }
 
-/// Serves `device` to the kernel: a new block device, or the one that was left behind.
+/// Serves `device` to the kernel: as a new block device, or as the one that was left over.
 fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize, again: bool) -> Attached {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let server = Server::new(runtime.handle().clone());
-    // The runtime lives as long as the process: these processes end by being killed.
+    // The runtime lives as long as the process, because these processes end by being killed.
     std::mem::forget(runtime);
     let size_bytes = device.geometry().size_bytes;
     let export = server.export("drive", device).unwrap();
@@ -181,7 +181,7 @@ fn guest_kill_4() {
     kill_under_load(4);
 }
 
-/// The process that is killed: serves the disk file until then.
+/// The process that is killed; it serves the disk file until then.
 #[test]
 #[ignore = "runs in a guest kernel, as a process of its own"]
 fn guest_serve() {
@@ -292,8 +292,8 @@ fn guest_detach_without_server() {
     run("umount", &[MOUNT]);
 }
 
-/// With one connection the kernel only logs that a request takes long. (With several it would take the connection
-/// for dead: see `nbd::Attachment::sockets`.)
+/// With one connection the kernel only logs a slow request. (With several it would take the connection for dead: see
+/// `nbd::Attachment::sockets`.)
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_long_wait() {
@@ -307,7 +307,7 @@ fn guest_long_wait() {
             fs::File::open(index.path()).unwrap().read_exact(&mut block).map(|()| block)
         }
     });
-    // The kernel's clock is the only one that matters here: wait until its timer has found the request twice.
+    // Only the kernel's clock matters here: wait until its timer has found the request twice.
     while kernel_log().matches("Possible stuck request").nth(1).is_none() {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -320,8 +320,8 @@ fn guest_long_wait() {
     server.shutdown(GRACE);
 }
 
-/// The fact for which one connection is the default: the kernel's timer ends the connection of a request that
-/// waits, and sends the request again on another.
+/// The reason why one connection is the default: the kernel's timer ends the connection of a waiting request, and sends the request again
+/// on another.
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_long_wait_4() {

@@ -1,4 +1,4 @@
-//! The clients that people have: libnbd, nbdkit, qemu, fio. A missing one fails with its Debian package's name.
+//! Common clients: libnbd, nbdkit, qemu, fio. If one is missing, the test fails and names its Debian package.
 
 use crate::support::{Serving, fill};
 use holdall_nbd::testing::{FileDevice, MemoryDevice, Policy};
@@ -8,9 +8,9 @@ use std::process::Command;
 
 const SIZE: u64 = 64 << 20;
 
-/// Runs a program to its successful end and gives its output.
+/// Runs a program to its successful end and returns its output.
 fn run(package: &str, program: &str, arguments: &[&str]) -> String {
-    // Debian's Python finds Debian's modules; another one may come first in the path.
+    // Debian's Python finds Debian's modules; another Python may come first in the path.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("LC_ALL", "C").env("PATH", path).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}. apt-get install {package}"));
@@ -117,7 +117,7 @@ fn nbdcopy_copies_both_ways_with_several_connections() {
 }
 
 #[test]
-fn nbdkits_plugin_passes_it_on() {
+fn nbdkits_plugin_passes_the_export_on() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     serving.client(&crate::support::all_options()).write(4096, &fill(5, 1 << 20)).unwrap();
     let copy = serving.directory.path().join("copy");
@@ -154,7 +154,7 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
         "read -P 0 128k 64k",
         "read -P 0x5a 192k 64k",
         "read -P 0x5b 1M 4k",
-        // qemu turns what is not a multiple of the block size into a read, a change and a write.
+        // qemu turns a write that is not a multiple of the block size into a read, a change and a write.
         "write -P 0x11 513 1000",
         "read -P 0x11 513 1000",
     ];

@@ -1,4 +1,4 @@
-//! The server through this crate's own client: what must hold for every peer, and what hostile ones may not do.
+//! The server through this crate's own client: what must hold for every peer, and what hostile peers must not achieve.
 
 use crate::support::{GRACE, Serving, all_options, error_number, fill};
 use holdall_nbd::client::{Client, ClientError, Options};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 const SIZE: u64 = 64 << 20;
 
 #[test]
-fn what_is_written_is_read_in_every_way_of_talking() {
+fn written_bytes_are_read_back_under_all_options() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let (plain, structured) = (Options::default(), Options { structured: true, ..Options::default() });
     for (number, options) in [plain, structured, all_options()].into_iter().enumerate() {
@@ -47,7 +47,7 @@ fn the_largest_request_passes_and_one_more_byte_does_not() {
 }
 
 #[test]
-fn what_a_client_learns_of_an_export() {
+fn negotiation_describes_the_export() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let client = serving.client(&all_options());
@@ -71,7 +71,7 @@ fn what_a_client_learns_of_an_export() {
 }
 
 #[test]
-fn alignment_binds_only_those_who_were_told() {
+fn alignment_binds_only_clients_that_know_it() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     assert_eq!(error_number(&told.read(512, 512).unwrap_err()), Some(22));
@@ -98,7 +98,7 @@ fn a_read_only_device_says_eperm_and_the_end_says_einval() {
 }
 
 #[test]
-fn structured_reads_tell_holes_unless_they_must_not_be_fragmented() {
+fn structured_reads_report_holes_unless_unfragmented() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let mut client = serving.client(&all_options());
     client.write(8192, &[5; 4096]).unwrap();
@@ -170,16 +170,16 @@ fn many_requests_in_flight_are_each_answered_once() {
 }
 
 #[test]
-fn requests_in_flight_are_bounded_by_not_reading_more() {
+fn at_most_128_requests_are_in_flight() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&Options::default());
     device.set_reads(Policy::Held);
-    // Few enough for the socket to hold those that are not read: this client blocks when it sends.
+    // Few enough for the socket to hold the unread ones, because this client blocks when it sends.
     for _ in 0..300 {
         client.send(Command::Read, 0, 0, 4096).unwrap();
     }
-    // 128 have been asked of the device; the rest waits unread.
+    // The device has got 128 requests; the rest wait unread.
     serving.wait_until(|| device.calls()[0] == 128);
     device.set_reads(Policy::Now);
     device.release();
@@ -190,7 +190,7 @@ fn requests_in_flight_are_bounded_by_not_reading_more() {
 }
 
 #[test]
-fn a_client_that_does_not_read_stops_only_itself() {
+fn a_client_that_does_not_read_blocks_only_itself() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut deaf = serving.client(&Options::default());
@@ -198,7 +198,7 @@ fn a_client_that_does_not_read_stops_only_itself() {
     other.write(0, &fill(1, 1 << 20)).unwrap();
     for policy in [Policy::Now, Policy::Later] {
         device.set_reads(policy);
-        // 64 MiB of replies that nobody takes: far more than a socket holds.
+        // 64 MiB of replies that the client does not read: far more than a socket holds.
         for _ in 0..64 {
             deaf.send(Command::Read, 0, 0, 1 << 20).unwrap();
         }
@@ -210,7 +210,7 @@ fn a_client_that_does_not_read_stops_only_itself() {
             assert!(deaf.receive().unwrap().1.unwrap().bytes == fill(1, 1 << 20));
         }
     }
-    // And once more, to be thrown out by the shutdown.
+    // And once more: the shutdown drops these.
     for _ in 0..64 {
         deaf.send(Command::Read, 0, 0, 1 << 20).unwrap();
     }
@@ -219,7 +219,7 @@ fn a_client_that_does_not_read_stops_only_itself() {
 }
 
 #[test]
-fn a_read_that_fails_is_told_or_ends_the_connection_and_is_told_from_then_on() {
+fn a_failed_read_is_reported_or_ends_the_connection() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&Options::default());
@@ -240,7 +240,7 @@ fn a_read_that_fails_is_told_or_ends_the_connection_and_is_told_from_then_on() {
 }
 
 #[test]
-fn a_write_of_a_lost_client_holds_up_its_successor_until_it_has_landed() {
+fn a_lost_clients_write_lands_before_its_successor_continues() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut lost = serving.client(&Options::default());
@@ -251,7 +251,7 @@ fn a_write_of_a_lost_client_holds_up_its_successor_until_it_has_landed() {
     device.set_writes(Policy::Now);
     let mut successor = serving.client(&Options::default());
     serving.wait_until(|| serving.export.gate().orphans() == 1);
-    // The repetition, and a newer write after it.
+    // The repeated write, and a newer one after it.
     successor.send_write(0, 0, &[1; 4096]).unwrap();
     successor.send_write(0, 0, &[2; 4096]).unwrap();
     device.release();
@@ -272,7 +272,7 @@ fn a_shutdown_lets_requests_end_and_joins_everything() {
     serving.wait_until(|| device.calls()[1] == 1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| serving.server.shutdown(GRACE));
-        // No new client gets in from here on; then what is in flight is released.
+        // From here on no new client gets in; then the requests in flight are released.
         serving.wait_until(|| Client::connect_unix(&serving.socket, &Options::default()).is_err());
         device.release();
         let (cookie, outcome) = client.receive().unwrap();
@@ -313,7 +313,7 @@ fn the_transmission_phase_can_begin_without_a_handshake() {
 }
 
 #[test]
-fn requests_of_nothing_succeed_without_the_device() {
+fn empty_requests_succeed_without_the_device() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     for options in [Options::default(), all_options()] {
@@ -328,7 +328,7 @@ fn requests_of_nothing_succeed_without_the_device() {
 }
 
 #[test]
-fn a_session_knows_which_of_its_other_ends_are_open() {
+fn a_session_counts_its_open_peers() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
     let theirs = theirs.into_iter().map(Into::into).collect();
@@ -339,8 +339,8 @@ fn a_session_knows_which_of_its_other_ends_are_open() {
 }
 
 #[test]
-fn reads_of_a_file_that_is_not_in_memory_are_right_and_overtake_each_other() {
-    // Not in /tmp, which may be memory itself.
+fn uncached_reads_are_correct_and_overtake_each_other() {
+    // Not in /tmp, which may itself be in memory.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("disk");
     let bytes = fill(1, 8 << 20);
@@ -396,7 +396,7 @@ fn a_panicking_device_costs_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn a_client_that_says_nothing_useful_is_cut_off() {
+fn a_client_that_sends_nonsense_is_cut_off() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let mut greeting = [0; 18];
     // Unknown client flags; a wrong option magic; an option of 4 GiB.
@@ -411,7 +411,7 @@ fn a_client_that_says_nothing_useful_is_cut_off() {
         stream.read_exact(&mut greeting).unwrap();
         stream.write_all(ending).unwrap();
         let mut rest = Vec::new();
-        // A reset is an end, too.
+        // A reset counts as an end too.
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty());
     }

@@ -1,5 +1,4 @@
-//! A server with one export on a Unix socket in a directory of its own. Shared by several test programs, none of
-//! which uses all of it.
+//! A server with one export on a Unix socket, in its own directory. Several test programs share it; none of them uses all of it.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, ReadLease, Zeroing,
@@ -12,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// More than a test may take, so that what hangs is a failure.
+/// More than any test needs, so that a hang is a failure.
 pub const GRACE: Duration = Duration::from_secs(20);
 
 pub struct Serving {
     pub server: Server,
     pub export: Arc<Export>,
     pub socket: PathBuf,
-    /// Where the test keeps its files, too.
+    /// The test keeps its own files here too.
     pub directory: tempfile::TempDir,
     // Dropped last: the server's futures run on it.
     _runtime: tokio::runtime::Runtime,
@@ -40,7 +39,7 @@ impl Serving {
         Client::connect_unix(&self.socket, options).unwrap()
     }
 
-    /// Waits for another thread's doing; fails where it never comes.
+    /// Waits for what another thread does; fails if it never happens.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         let deadline = Instant::now() + GRACE;
         while !done() {
@@ -61,12 +60,12 @@ pub fn error_number(error: &ClientError) -> Option<u32> {
     }
 }
 
-/// Bytes without zeros in which no two blocks are alike.
+/// Bytes without zeros, in which all blocks differ.
 pub fn fill(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at / 4096 + at * 31 + usize::from(seed) * 7) % 255 + 1) as u8).collect()
 }
 
-/// Panics when it is read, and in the future when it is written.
+/// Panics when it is read, and in its future when it is written.
 pub struct PanickingDevice;
 
 impl BlockDevice for PanickingDevice {

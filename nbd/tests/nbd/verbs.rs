@@ -1,4 +1,4 @@
-//! The rarer words of the protocol, said as old and as careless clients say them.
+//! The rarer commands of the protocol, as old and careless clients send them.
 
 use crate::support::{GRACE, Serving, error_number, fill};
 use holdall_nbd::client::{Client, Options};
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 
 const SIZE: u64 = 1 << 20;
 
-/// Connected and greeted.
+/// A connection after the greeting.
 fn greeted(serving: &Serving, flags: ClientFlags) -> UnixStream {
     let mut stream = UnixStream::connect(&serving.socket).unwrap();
     stream.set_read_timeout(Some(GRACE)).unwrap();
@@ -28,7 +28,7 @@ fn option_reply(stream: &mut UnixStream) -> OptionReplyHeader {
     OptionReplyHeader::decode(&header).unwrap()
 }
 
-/// What EXPORT_NAME is answered, without the zeroes behind it: the size, and the flags.
+/// The answer to EXPORT_NAME, without the zeroes after it: the size, and the flags.
 fn choose_by_name(stream: &mut UnixStream, name: &str) -> (u64, u16) {
     stream.write_all(&encode_option(option::EXPORT_NAME, name.as_bytes())).unwrap();
     let (mut size, mut flags) = ([0; 8], [0; 2]);
@@ -37,7 +37,7 @@ fn choose_by_name(stream: &mut UnixStream, name: &str) -> (u64, u16) {
     (u64::from_be_bytes(size), u16::from_be_bytes(flags))
 }
 
-/// In the transmission phase, and the socket beneath, to say what the client has no words for.
+/// A client in the transmission phase, and its socket, for sending what the client cannot.
 fn transmitting(serving: &Serving) -> (Client, UnixStream) {
     let mut stream = greeted(serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
     choose_by_name(&mut stream, "drive");
@@ -59,7 +59,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let mut seed = 0;
     for (fixed_newstyle, no_zeroes) in [(true, true), (true, false), (false, true), (false, false)] {
-        // The empty name is the default export.
+        // The empty name stands for the default export.
         for (name, structured) in [("drive", false), ("", true)] {
             let mut stream = greeted(&serving, ClientFlags { fixed_newstyle, no_zeroes });
             if structured {
@@ -75,7 +75,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
                 stream.read_exact(&mut zeroes).unwrap();
                 assert_eq!(zeroes, [0; EXPORT_NAME_ZEROES]);
             }
-            // Nothing lies between that and the first reply. It was told of no block size, so none binds it.
+            // Nothing comes between that and the first reply. The server announced no block size, so the client need not respect one.
             let mut client = Client::without_handshake(stream, SIZE);
             seed += 1;
             client.write(512, &fill(seed, 5000)).unwrap();
@@ -87,7 +87,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
 }
 
 #[test]
-fn export_name_has_no_answer_for_a_name_that_is_none() {
+fn export_name_of_an_unknown_export_ends_the_connection() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     for name in [&b"other"[..], b"\xff\xfe", &[b'x'; 5000]] {
         let mut stream = greeted(&serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
@@ -114,7 +114,7 @@ fn abort_is_acknowledged_and_ends_the_connection() {
         assert_eq!((answer.code, answer.kind, answer.len), (option::ABORT, reply::ACK, 0));
         assert_ended(&mut stream);
     }
-    // Those who do not wait for it are gone as well.
+    // A client that does not wait for the answer is gone as well.
     let mut stream = greeted(&serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
     stream.write_all(&encode_option(option::ABORT, &[])).unwrap();
     drop(stream);
@@ -123,7 +123,7 @@ fn abort_is_acknowledged_and_ends_the_connection() {
 }
 
 #[test]
-fn fast_zeroes_are_done_wherever_they_lie() {
+fn fast_zeroes_work_at_any_alignment() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let ranges = [(0, 4096), (8192, 65536), (512, 512), (4000, 200), (4096 - 512, 1024), (777, 20_001)];
@@ -141,7 +141,7 @@ fn fast_zeroes_are_done_wherever_they_lie() {
             }
         }
     }
-    // Whoever was told of the block size is held to it, and nothing is done.
+    // A client that knows the block size has to respect it; nothing is done.
     let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     told.write(0, &fill(4, 1 << 17)).unwrap();
     for (offset, len) in ranges.into_iter().filter(|(offset, len)| offset % 4096 != 0 || len % 4096 != 0) {
@@ -152,7 +152,7 @@ fn fast_zeroes_are_done_wherever_they_lie() {
 }
 
 #[test]
-fn what_was_asked_before_a_disconnect_is_answered_and_what_comes_behind_it_is_not_done() {
+fn requests_before_a_disconnect_are_answered_later_ones_dropped() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let (mut client, mut stream) = transmitting(&serving);
@@ -164,7 +164,7 @@ fn what_was_asked_before_a_disconnect_is_answered_and_what_comes_behind_it_is_no
         client.send_write(command_flags::FUA, 8192, &[2; 4096]).unwrap(),
     ];
     stream.write_all(&disconnect()).unwrap();
-    // It may be cut off in the middle, by a server that has stopped to listen.
+    // The server has stopped reading, so it may cut this off in the middle.
     let behind = Request { flags: 0, command: Command::Write, cookie: Cookie(77), offset: 0, len: 4096 };
     let _ = stream.write_all(&[&behind.encode()[..], &[3; 4096]].concat());
     serving.wait_until(|| device.calls()[..2] == [1, 2]);
@@ -182,11 +182,11 @@ fn what_was_asked_before_a_disconnect_is_answered_and_what_comes_behind_it_is_no
 }
 
 #[test]
-fn a_write_that_breaks_off_is_not_begun() {
+fn a_truncated_write_is_not_begun() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let header = Request { flags: 0, command: Command::Write, cookie: Cookie(1), offset: 0, len: 8192 };
-    // What ought to be the rest of the data looks like a disconnect, or is not there.
+    // The rest of the data looks like a disconnect, or is missing.
     for rest in [&disconnect()[..], &[]] {
         let (client, mut stream) = transmitting(&serving);
         stream.write_all(&[&header.encode()[..], &[5; 4096], rest].concat()).unwrap();
@@ -197,7 +197,7 @@ fn a_write_that_breaks_off_is_not_begun() {
 }
 
 #[test]
-fn a_client_that_never_flushes_finds_what_it_wrote() {
+fn a_client_that_never_flushes_reads_its_writes() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut model = vec![0; SIZE as usize];
@@ -211,7 +211,7 @@ fn a_client_that_never_flushes_finds_what_it_wrote() {
             client.write(offset as u64, &data).unwrap();
             model[offset..offset + len].copy_from_slice(&data);
         }
-        // It just goes.
+        // It just goes away.
     }
     assert!(serving.client(&Options::default()).read(0, SIZE as u32).unwrap() == model);
 }

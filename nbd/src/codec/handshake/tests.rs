@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn structures_survive_the_wire() {
+fn structures_survive_encoding() {
     let request = InfoRequest { name: "drive", block_size: true, canonical_name: true };
     assert_eq!(InfoRequest::decode(&request.encode()), Ok(request));
     let query = ContextQuery { name: "", queries: vec![CONTEXT_ALLOCATION, "x-none:"] };
