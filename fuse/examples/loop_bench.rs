@@ -1,11 +1,10 @@
-//! One file through the one-file disk and a loop device, beside the same file through a plain loop device: both with direct
-//! I/O and 4096-byte blocks, in one run, as ratios. Needs root and fio.
+//! Compares one file behind the one-file disk and a loop device with the same file behind a plain loop device. Both use direct I/O and
+//! 4096-byte blocks, in one run, and the results are ratios. Needs root and fio.
 //!
 //!     loop_bench DIR [THREADS...]      DIR: where the file of 1 GiB is made; a tmpfs is the harder rival
 //!
-//! The plain loop device reads its file with direct I/O, so on a real disk it is as fast as that disk; the one-file disk
-//! reads through the page cache. On a tmpfs both only copy memory, and the ratio is the price of the way through this
-//! process.
+//! The plain loop device reads its file with direct I/O, so on a real disk it is as fast as that disk; the one-file disk reads through the
+//! page cache. On a tmpfs both only copy memory, and the ratio is the cost of the way through this process.
 
 #[path = "../tests/support/file_device.rs"]
 mod file_device;
@@ -24,13 +23,13 @@ type Failure = Box<dyn std::error::Error>;
 
 const FILE_BYTES: u64 = 1 << 30;
 
-/// By turns, and the median of each: what else the machine does then falls on both.
+/// The two take turns, and each gets its median: other work of the machine then affects both.
 const ROUNDS: usize = 5;
 
-/// Long enough for a figure to settle to a few per cent on an idle machine.
+/// Long enough that a figure settles to a few per cent on an idle machine.
 const SECONDS: &str = "2";
 
-/// A name, what fio is told, and the field of its terse output (version 3) that counts, with its unit.
+/// For each job: a name, fio's arguments, the field of its terse output (version 3) that counts, and its unit.
 const JOBS: [(&str, &[&str], usize, &str); 6] = [
     (
         "4 KiB random read, depth 1",
@@ -97,7 +96,7 @@ fn compare(file: &Path, mountpoint: &Path, options: &Options) -> Result<(), Fail
     let mut disk = OneFileDisk::mount(mountpoint, device, options, runtime.handle().clone())?;
     let plain = loopdev::attach_path(file, false)?;
     let ours = loopdev::attach_path(&disk.file(), false)?;
-    // So that the page cache has all of the file, where it is used.
+    // Fills the page cache with the file, for the path that uses it.
     std::io::copy(&mut File::open(file)?, &mut std::io::sink())?;
     let compared = JOBS.iter().try_for_each(|(name, args, field, unit)| {
         let mut figures = [Vec::new(), Vec::new()];

@@ -1,11 +1,11 @@
-//! Serves a file as a one-file disk, as a daemon serves a drive: how to mount, keep, hand over and resume.
+//! Serves a file as a one-file disk, as a daemon serves a drive: shows how to mount, keep, hand over and resume.
 //!
 //!     serve_file keep SOCKET                      a keeper
-//!     serve_file mount FILE DIR [--allow-other] [SOCKET]   mount, and leave a copy with the keeper
-//!     serve_file resume FILE DIR SOCKET           go on with what the keeper has for DIR
-//!     serve_file inherited FILE FD PARAMETERS     go on with what the program before left over exec
+//!     serve_file mount FILE DIR [SOCKET]          mount, and leave a copy with the keeper
+//!     serve_file resume FILE DIR SOCKET           continue with what the keeper has for DIR
+//!     serve_file inherited FILE FD PARAMETERS     continue with what the previous program left over exec
 //!
-//! Says `ready` once it serves. Then a line on standard input: `exec` becomes a fresh process by exec, `give` leaves the
+//! Prints `ready` once it serves. Then it takes one line from standard input: `exec` becomes a fresh process by exec, `give` leaves the
 //! disk with the keeper and exits, `unmount` unmounts and exits.
 
 #[path = "../tests/support/file_device.rs"]
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// How long a handover waits for what is in flight. A file's answers are short.
+/// How long a handover waits for requests in flight. A file answers quickly.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<(), Failure> {
@@ -54,7 +54,7 @@ fn main() -> Result<(), Failure> {
             (file, Some(socket), OneFileDisk::resume(kept, device(file)?, &options, handle)?)
         }
         ["inherited", file, fd, parameters] => {
-            // SAFETY: the number is ours by the arguments, and nothing was opened before.
+            // SAFETY: the arguments say that the number is ours, and nothing was opened before.
             let handover = unsafe { Handover::from_inherited(fd.parse()?, parameters)? };
             (file, None, OneFileDisk::resume(handover, device(file)?, &options, handle)?)
         }
@@ -65,10 +65,10 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn obey(file: &str, keeper: Option<&str>, mut disk: OneFileDisk) -> Result<(), Failure> {
-    // One command, and blocking this one task for it is fine.
+    // There is only one command, so this one task may block for it.
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line)? == 0 {
-        // Whoever started us closed our input: serve on.
+        // The process that started us has closed our input: continue to serve.
         disk.ended().await;
         return Ok(());
     }

@@ -1,12 +1,12 @@
-//! A disk on which a power cut can be had: FILE as `DIR/disk`, where what was not synced lives in memory.
+//! A disk for simulating power cuts: FILE as `DIR/disk`, where writes stay in memory until they are synced.
 //!
 //!     volatile_disk FILE DIR [--seed N --early 0..255] [--after-cut fail|drop]
 //!
-//! Says `ready` once it serves. The cut is `kill -9`, or the line `cut` on standard input (answered `cut N`: so many
-//! sectors were lost), after which it serves on, but nothing reaches the file any more. Other lines: `unsynced`
-//! (answered `unsynced N`), `unmount` (answered `unmounted`, then it exits). Attach with
-//! `holdall_kernel::loopdev::attach_path`, or `losetup --show -f --direct-io=on -b 4096 DIR/disk`. After a kill, in this
-//! order: unmount what is on the loop device, detach it, `umount -l DIR`; then begin again with the same FILE.
+//! Prints `ready` once it serves. The cut is `kill -9`, or the line `cut` on standard input (answered `cut N`: the number of lost sectors).
+//! After the line it continues to serve, but nothing reaches the file any longer. Other lines: `unsynced` (answered `unsynced N`),
+//! `unmount` (answered `unmounted`, then it exits). Attach with `holdall_kernel::loopdev::attach_path`, or `losetup --show -f
+//! --direct-io=on -b 4096 DIR/disk`. After a kill, in this order: unmount the file system on the loop device, detach it, `umount -l DIR`;
+//! then start again with the same FILE.
 
 use holdall_fuse::onefile::{OneFileDisk, Options};
 use holdall_fuse::volatile::{AfterCut, Survival, VolatileDisk};
@@ -50,7 +50,7 @@ fn main() -> Result<(), Failure> {
             other => return Err(format!("{other:?} is not a command").into()),
         }
     }
-    // Whoever started it has closed our standard input, or died: a power cut.
+    // The process that started this one has closed our standard input, or died: a power cut.
     device.cut(after);
     runtime.block_on(disk.ended());
     Ok(())

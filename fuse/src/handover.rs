@@ -1,8 +1,8 @@
-//! What carries a mounted disk from one process to the next: the connection's descriptor, and what was agreed on it.
+//! Carries a mounted disk from one process to the next: the connection's descriptor, and the parameters agreed on it.
 //!
-//! Three ways lead to the next process. Exec: [`Handover::into_inheritable`] and [`Handover::from_inherited`]. A socket:
-//! [`Handover::send`] and [`Handover::receive`] (SCM_RIGHTS). systemd's descriptor store: [`Handover::fd`] goes there
-//! and [`Handover::parameters`], which is serialisable, into a file beside the drive's state.
+//! Three ways lead to the next process. Exec: [`Handover::into_inheritable`] and [`Handover::from_inherited`]. A socket: [`Handover::send`]
+//! and [`Handover::receive`] (SCM_RIGHTS). systemd's descriptor store: [`Handover::fd`] goes there, and [`Handover::parameters`], which is
+//! serialisable, into a file beside the drive's state.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -21,14 +21,14 @@ pub const VERSION: u32 = 1;
 /// A path of at most 4096 bytes, escaped at worst sixfold in JSON, and a few numbers.
 const MESSAGE_LIMIT_BYTES: usize = 32 << 10;
 
-/// What was agreed on a connection. It holds until the connection ends.
+/// The parameters agreed on a connection. They hold until it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// [`VERSION`]. A newer daemon reads all older ones.
+    /// [`VERSION`]. A newer daemon reads all older versions.
     pub version: u32,
     /// The largest write that the kernel sends.
     pub max_write_bytes: u32,
-    /// Whether the kernel can send again what was taken and not answered (Linux 6.9).
+    /// Whether the kernel can repeat requests that were taken but not answered (Linux 6.9).
     pub resend: bool,
     /// Owner of the file.
     pub uid: u32,
@@ -38,14 +38,14 @@ pub struct Parameters {
     pub mountpoint: PathBuf,
 }
 
-/// A connection on its way to another process.
+/// A connection that is being handed to another process.
 #[derive(Debug)]
 pub struct Handover {
     /// /dev/fuse.
     pub fd: OwnedFd,
-    /// What was agreed on it.
+    /// The parameters agreed on it.
     pub parameters: Parameters,
-    /// Whether the last process answered all that it took.
+    /// Whether the last process answered every request it took.
     pub clean: bool,
 }
 
@@ -70,7 +70,7 @@ impl Handover {
         stream.write_all(&bytes[sent..])
     }
 
-    /// Receives what [`send`](Self::send) sent.
+    /// Receives a handover that [`send`](Self::send) sent.
     pub fn receive(socket: &UnixStream) -> io::Result<Self> {
         let mut length = [0; 4];
         let (received, fd) = receive_fd(socket, &mut length)?;
@@ -86,26 +86,26 @@ impl Handover {
         Self::from_message(fd, &text)
     }
 
-    /// Makes the descriptor survive exec. The number and the text are what the next program needs, in its arguments or
-    /// its environment. Another thread's fork and exec in between would leak the descriptor: exec at once.
+    /// Makes the descriptor survive exec. The next program needs the number and the text, in its arguments or its environment. If another
+    /// thread forks and execs in between, the descriptor leaks: exec at once.
     pub fn into_inheritable(self) -> io::Result<(RawFd, String)> {
         let text = self.message()?;
         rustix::io::fcntl_setfd(&self.fd, rustix::io::FdFlags::empty())?;
         Ok((self.fd.into_raw_fd(), text))
     }
 
-    /// Takes what the program before this one left by [`into_inheritable`](Self::into_inheritable).
+    /// Takes over what the previous program left with [`into_inheritable`](Self::into_inheritable).
     ///
     /// # Safety
     /// Nothing else in this process owns the descriptor `fd`.
     pub unsafe fn from_inherited(fd: RawFd, text: &str) -> io::Result<Self> {
-        // SAFETY: the caller's promise; a number that is not open fails at the next line.
+        // SAFETY: the caller promises it; a number that is not open fails on the next line.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
         Self::from_message(fd, text.as_bytes())
     }
 
-    /// A second one, over a duplicate of the descriptor.
+    /// A second handover, with a duplicate of the descriptor.
     pub fn try_clone(&self) -> io::Result<Self> {
         let (fd, parameters) = (self.fd.try_clone()?, self.parameters.clone());
         Ok(Handover { fd, parameters, clean: self.clean })
@@ -121,7 +121,7 @@ impl Handover {
         if parameters.version > VERSION {
             return Err(invalid("the handover comes from a newer version"));
         }
-        // What is written to a descriptor that is not FUSE's would go who knows where.
+        // If the descriptor were not FUSE's, what we write to it could go anywhere.
         let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
         if link != std::path::Path::new("/dev/fuse") {
             return Err(invalid("the descriptor is not /dev/fuse"));

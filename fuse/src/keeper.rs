@@ -1,12 +1,13 @@
-//! A keeper: a process that holds descriptors of mounted disks and does nothing else, so that a daemon killed by -9 can be
-//! followed by another one, and the mount never notices. Where systemd runs the daemon, its descriptor store is the
-//! keeper; this one is for everywhere else.
+//! A keeper is a process that only holds descriptors of mounted disks. A daemon that is killed with -9 can then be followed by another one,
+//! and the mount never notices. Where systemd runs the daemon, its descriptor store is the keeper; this one is for everywhere else.
 //!
-//! A request is one byte, a mount point's length and the mount point; `P`ut is followed by a handover, and `T`ake is
-//! answered by one. `W`atch is followed by bytes instead of a mount point, and its connection stays: what is said on it is up to the process
-//! that keeps and the daemon that serves. A keeper that is killed while a daemon serves changes nothing: the daemon has its own descriptor.
-//! Killed while no daemon does, it closes the last one, the kernel ends the connection, and waiters get errors: that is
-//! also the way out when no daemon comes back.
+//! A request is one byte, a mount point's length and the mount point. `P`ut is followed by a handover, and `T`ake is answered by one.
+//! `W`atch is followed by other bytes instead of a mount point, and its connection stays open; the keeping process and the daemon that
+//! serves decide what they send on it.
+//!
+//! If a keeper is killed while a daemon serves, nothing changes: the daemon has its own descriptor. If it is killed while no daemon serves,
+//! the last descriptor closes, the kernel ends the connection, and waiting programs get errors: this is also the way out if no daemon comes
+//! back.
 
 use crate::handover::Handover;
 use std::collections::BTreeMap;
@@ -16,13 +17,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Disks that one keeper holds: far more than a person attaches, far fewer than a process may have descriptors.
+/// The most disks of one keeper: far more than a person attaches, far fewer than the descriptors a process may have.
 const DISKS_LIMIT: usize = 64;
 
-/// Who is connected and says nothing holds up the others.
+/// A silent peer holds up the others, so it gets only this long.
 const PEER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The keeper serves one after the other, so whoever asks outwaits some who say nothing. The disk is safe meanwhile.
+/// The keeper serves one peer after the other, so a caller waits longer than several silent peers take. The disk is safe meanwhile.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(30);
 
 const PUT: u8 = b'P';
@@ -32,8 +33,8 @@ const WATCH: u8 = b'W';
 const DONE: u8 = b'+';
 const REFUSED: u8 = b'-';
 
-/// Keeps what it is given, until the listener fails. Whoever may connect may take a disk: the socket belongs in a
-/// directory of its user's alone.
+/// Keeps what it is given, until the listener fails. Anyone who can connect can take a disk, so the socket belongs in a directory that only
+/// its user can enter.
 pub fn keep(listener: &UnixListener) -> io::Result<()> {
     let mut kept = Kept::default();
     loop {
@@ -42,7 +43,7 @@ pub fn keep(listener: &UnixListener) -> io::Result<()> {
     }
 }
 
-/// What a keeper has.
+/// The handovers that a keeper holds.
 #[derive(Default)]
 pub struct Kept(BTreeMap<PathBuf, Handover>);
 
@@ -51,22 +52,22 @@ pub struct Kept(BTreeMap<PathBuf, Handover>);
 pub struct Watched {
     /// Closed by the kernel when the daemon dies.
     pub connection: UnixStream,
-    /// What it said with its request.
+    /// The bytes of its request.
     pub said: Vec<u8>,
 }
 
 impl Kept {
-    /// Whether there is nothing.
+    /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Closes everything: what waits for a daemon gets an error, unless a daemon has a descriptor of its own.
+    /// Closes everything: programs that wait for a daemon get errors, unless a daemon has its own descriptor.
     pub fn let_go(&mut self) {
         self.0.clear();
     }
 
-    /// Answers one request. A daemon that wants to be watched comes back.
+    /// Answers one request. Returns the daemon if it wants to be watched.
     pub fn serve(&mut self, peer: UnixStream) -> Option<Watched> {
         serve(peer, &mut self.0).unwrap_or_else(|error| {
             tracing::warn!(%error, "a request to the keeper failed");
@@ -75,7 +76,7 @@ impl Kept {
     }
 }
 
-/// Has the keeper watch this process, to which it is told `what`.
+/// Makes the keeper watch this process, and sends it `what`.
 pub fn watch(keeper: &Path, what: &[u8]) -> io::Result<UnixStream> {
     let peer = ask(keeper, WATCH, what)?;
     match acknowledged(&peer)? {
@@ -84,14 +85,14 @@ pub fn watch(keeper: &Path, what: &[u8]) -> io::Result<UnixStream> {
     }
 }
 
-/// Gives a copy of `handover` to the keeper, in place of an earlier one of the same mount point.
+/// Gives a copy of `handover` to the keeper, in place of an earlier one for the same mount point.
 pub fn put(keeper: &Path, handover: &Handover) -> io::Result<()> {
     let peer = ask(keeper, PUT, handover.parameters.mountpoint.as_os_str().as_bytes())?;
     handover.send(&peer)?;
     acknowledged(&peer)?.then_some(()).ok_or_else(|| io::Error::other("the keeper is full"))
 }
 
-/// A copy of what the keeper has for `mountpoint`.
+/// A copy of the handover that the keeper has for `mountpoint`.
 pub fn take(keeper: &Path, mountpoint: &Path) -> io::Result<Option<Handover>> {
     let peer = ask(keeper, TAKE, mountpoint.as_os_str().as_bytes())?;
     if !acknowledged(&peer)? {
@@ -100,7 +101,7 @@ pub fn take(keeper: &Path, mountpoint: &Path) -> io::Result<Option<Handover>> {
     Handover::receive(&peer).map(Some)
 }
 
-/// Has the keeper close its copy, after the disk was unmounted.
+/// Makes the keeper close its copy, after the disk was unmounted.
 pub fn forget(keeper: &Path, mountpoint: &Path) -> io::Result<()> {
     acknowledged(&ask(keeper, FORGET, mountpoint.as_os_str().as_bytes())?).map(drop)
 }

@@ -1,12 +1,12 @@
-//! A drive as one file of a small FUSE file system, with a loop device over it: how a drive is attached where the
-//! kernel has no nbd.
+//! A drive as one file of a small FUSE file system, with a loop device over it: this is how a drive is attached where the kernel has no
+//! nbd.
 //!
-//! One read, from the kernel to the engine and back: [`onefile`]'s reader thread takes a request from /dev/fuse,
-//! [`wire`] decodes it, the session's `serve` turns it into one call of a `BlockDevice` and its answer into one
-//! reply. [`mount`] and the loop device ([`holdall_kernel::loopdev`]) surround that path: they run once per attach, and in another
-//! process where they need privileges. [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
+//! One read, from the kernel to the engine and back: a reader thread of [`onefile`] takes a request from /dev/fuse, [`wire`] decodes it,
+//! and the session's `serve` turns it into one call of a `BlockDevice` and the result into one reply. [`mount`] and the loop device
+//! ([`holdall_kernel::loopdev`]) surround that path: they run once per attach, and in another process where they need privileges.
+//! [`handover`] and [`keeper`] carry a mounted disk from one daemon to the next.
 
-// They panic where nobody can be told, such as a log on a disk that is full.
+// print! panics where it cannot write, for example to a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod handover;

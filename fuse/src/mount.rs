@@ -1,7 +1,7 @@
-//! Mounting and unmounting a FUSE connection: by mount(2) as root, else through the setuid fusermount3.
+//! Mounts and unmounts a FUSE connection: with mount(2) as root, otherwise through the setuid fusermount3.
 //!
-//! Nothing here looks at a path below the mount point or stats the mount itself: on a mount whose daemon is gone or
-//! stuck that would fail, or wait for ever. What is mounted is read from /proc/thread-self/mountinfo.
+//! Nothing here touches a path below the mount point or stats the mount itself: on a mount whose daemon is gone or stuck that would fail,
+//! or wait forever. /proc/thread-self/mountinfo says what is mounted.
 
 use crate::handover::receive_fd;
 use rustix::fs::{Mode, OFlags};
@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 /// The type that our mounts have in /proc/thread-self/mountinfo.
 pub use holdall_kernel::DISK_FS_TYPE as FS_TYPE;
 
-/// A fresh connection, whose INIT nobody has answered.
+/// A fresh connection, whose INIT is not answered yet.
 #[derive(Debug)]
 pub struct Mounted {
     /// /dev/fuse, bound to the mount.
@@ -29,13 +29,13 @@ pub struct Mounted {
 /// Why a mount, or an unmount, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// Something still has the file or the directory open: a loop device, a shell.
+    /// A program still has the file or the directory open, for example a loop device or a shell.
     #[error("{0} is in use")]
     Busy(PathBuf),
     /// Mount points travel in handovers as text.
     #[error("{0} is not valid UTF-8")]
     NotUtf8(PathBuf),
-    /// A holdall mount is there already, perhaps a dead daemon's (see [`clean_up`]).
+    /// A holdall mount is there already, perhaps that of a dead daemon (see [`clean_up`]).
     #[error("a drive is mounted at {0} already")]
     AlreadyMounted(PathBuf),
     /// The setuid helper is missing.
@@ -47,7 +47,7 @@ pub enum MountError {
     /// A system call failed.
     #[error("{call}: {error}")]
     System {
-        /// Which.
+        /// Which call.
         call: &'static str,
         /// Its error.
         error: io::Error,
@@ -60,8 +60,7 @@ impl MountError {
     }
 }
 
-/// Mounts a new connection at `dir`, nosuid and nodev, with the kernel checking permissions and asking for at most
-/// `max_read` bytes at a time.
+/// Mounts a new connection at `dir`, nosuid and nodev. The kernel checks permissions and asks for at most `max_read` bytes at a time.
 pub fn mount(dir: &Path, max_read: u32) -> Result<Mounted, MountError> {
     if connection_at(dir).is_some() {
         return Err(MountError::AlreadyMounted(dir.to_owned()));
@@ -78,7 +77,7 @@ pub fn mount(dir: &Path, max_read: u32) -> Result<Mounted, MountError> {
     Ok(Mounted { fd, mountpoint })
 }
 
-/// Unmounts; an open file there is [`MountError::Busy`].
+/// Unmounts. If a file there is open, this is [`MountError::Busy`].
 pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     if !rustix::process::geteuid().is_root() {
         return fusermount(&["-u".into(), "--".into(), mountpoint.into()], mountpoint);
@@ -90,8 +89,8 @@ pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Removes what a daemon left that died without a keeper, if anything of ours is mounted at `dir`. Whoever still uses
-/// it gets errors, as they do already; call it after the loop devices over it were detached.
+/// Removes the mount at `dir`, if it is ours: the rest of a daemon that died without a keeper. Programs that still use it get errors, as
+/// they do already. Call it after the loop devices over it were detached.
 pub fn clean_up(dir: &Path) -> Result<(), MountError> {
     if connection_at(dir).is_none() {
         return Ok(());
@@ -103,10 +102,10 @@ pub fn clean_up(dir: &Path) -> Result<(), MountError> {
     rustix::mount::unmount(dir, flags).map_err(|error| MountError::system("umount", error))
 }
 
-/// Ends the connection at `dir`, whose requests nobody answers (a keeper holds it and no daemon comes): everything that
-/// waits gets an error at once. Root only; the mount itself stays, for [`clean_up`].
+/// Ends the connection at `dir`, if its requests stay unanswered (a keeper holds it and no daemon comes): everything that waits gets an
+/// error at once. Root only; the mount itself stays, for [`clean_up`].
 pub fn abort(dir: &Path) -> Result<(), MountError> {
-    // The forced unmount aborts the connection before it finds that the mount is in use.
+    // The forced unmount aborts the connection before it notices that the mount is in use.
     match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
         Err(error) => Err(MountError::system("umount -f", error)),
@@ -172,8 +171,8 @@ fn mount_as_root(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError
     Ok(fd)
 }
 
-/// fusermount3 mounts and sends the descriptor back over a socket whose number it finds in its environment (fuse3's
-/// util/fusermount.c). The socket is its standard input, so that nothing has to be done between fork and exec.
+/// fusermount3 mounts, and sends the descriptor back over a socket whose number it finds in its environment (fuse3's util/fusermount.c).
+/// The socket is its standard input, so that nothing has to be done between fork and exec.
 fn mount_as_user(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| MountError::system("socketpair", error))?;
     let mut options = String::from("fsname=holdall,subtype=holdall,nosuid,nodev,noatime,default_permissions");
@@ -187,7 +186,7 @@ fn mount_as_user(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError
         .stderr(Stdio::piped())
         .spawn()
         .map_err(spawn_error)?;
-    // Its end of the socket closes when it exits, so that this wait has an end.
+    // fusermount3's end of the socket closes when it exits, so this wait ends.
     let received = receive_fd(&ours, &mut [0]);
     let output = child.wait_with_output().map_err(|error| MountError::system("wait", error))?;
     match received {
@@ -201,14 +200,14 @@ fn fusermount(args: &[OsString], mountpoint: &Path) -> Result<(), MountError> {
     if output.status.success() {
         return Ok(());
     }
-    // Its exit status does not tell a busy mount from others; umount(2)'s text, which it prints, does.
+    // The exit status does not distinguish a busy mount; the text of umount(2)'s error, which fusermount3 prints, does.
     if output.stderr.windows(4).any(|word| word.eq_ignore_ascii_case(b"busy")) {
         return Err(MountError::Busy(mountpoint.to_owned()));
     }
     Err(MountError::Fusermount(said_by(&output)))
 }
 
-/// What it has printed, without its own name in front.
+/// The program's output, without its own name in front.
 fn said_by(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     said.trim().trim_start_matches("fusermount3: ").to_owned()
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mountinfo_is_read_with_its_escapes() {
+    fn mountinfo_escapes_are_decoded() {
         let line = br"36 35 98:17 / /mnt/a\040b\134 rw,noatime shared:1 - fuse.holdall holdall rw,user_id=0";
         let mount = parse_mountinfo(line).unwrap();
         assert_eq!((mount.device_minor, mount.fs_type), (17, FS_TYPE.as_bytes()));

@@ -1,27 +1,25 @@
 //! The one-file disk: a FUSE file system whose only file, `disk`, is a [`BlockDevice`].
 //!
-//! Why an own session loop and not a FUSE library: an upgrade must replace the daemon under a mounted drive, and so must
-//! recovery from a crash. The connection then has its INIT behind it, while a library waits for one; and what the dead
-//! daemon had taken but not answered must be asked for again (`FUSE_NOTIFY_RESEND`), in the right order with the first
-//! reader. A dozen operations on one file are less to own than such a library's fork.
+//! Why we have our own session loop and no FUSE library: an upgrade must replace the daemon under a mounted drive, and so must recovery
+//! from a crash. The connection is then past its INIT, while a library waits for one. And the requests that the dead daemon had taken but
+//! not answered must be sent again (`FUSE_NOTIFY_RESEND`), in the right order with the first reader. A dozen operations on one file are
+//! less to maintain than a fork of a library.
 //!
-//! **One descriptor, never cloned.** A library clones /dev/fuse for each thread (`FUSE_DEV_IOC_CLONE`), and the kernel
-//! then keeps the requests taken through a clone with that clone: when a killed process's clones are closed,
-//! `fuse_dev_release` ends those requests with ECONNABORTED, which ext4 sees as an I/O error. With one descriptor, held
-//! by a keeper too, nothing is released, and everything unanswered is sent again. It costs nothing that we could
-//! measure: the queue that threads contend for is shared by clones as well.
+//! **One descriptor, never cloned.** A library clones /dev/fuse for each thread (`FUSE_DEV_IOC_CLONE`), and the kernel then keeps the
+//! requests taken through a clone with that clone. When a killed process's clones are closed, `fuse_dev_release` ends those requests with
+//! ECONNABORTED, which ext4 sees as an I/O error. With one descriptor, which a keeper holds too, nothing is released, and everything
+//! unanswered is sent again. We could measure no cost: clones share the queue for which threads contend too.
 //!
-//! **Killed while the kernel copies.** A request is lost with EIO if copying it to or from our memory fails, and pinning
-//! a page that is not there fails in a process that is being killed. So the buffers that /dev/fuse reads into and is
-//! written from are touched before they are used.
+//! **Killed while the kernel copies.** A request is lost with EIO if copying it to or from our memory fails, and pinning a page that is not
+//! resident fails in a process that is being killed. So the buffers that /dev/fuse reads into and is written from are touched before they
+//! are used.
 //!
-//! **Who waits.** A reader thread waits for /dev/fuse, and at most for a read of the local disk while another reader is
-//! there (`local`): an answer that needs the disk's sync or the network is awaited on the runtime and replied from there.
-//! Requests in flight are bounded by who asks: the loop device has 128 tags, and buffers exist only while bytes are
-//! copied, one for each thread.
+//! **Waiting.** A reader thread waits for /dev/fuse, and at most for a read of the local disk while another reader is there (`local`). An
+//! answer that needs the disk's sync or the network is awaited on the runtime and replied from there. The client bounds the requests in
+//! flight: the loop device has 128 tags. Buffers exist only while bytes are copied, one for each thread.
 //!
-//! **Exactly one reply.** A `Ticket` is consumed by its reply. It is left unanswered only on purpose: at a handover
-//! (the next daemon is asked again), or when the runtime is gone.
+//! **Exactly one reply.** A `Ticket` is consumed by its reply. It is left unanswered only on purpose: at a handover (the next daemon gets
+//! the request again), or when the runtime is gone.
 
 use crate::handover::{Handover, Parameters};
 use crate::mount::{self, MountError};
@@ -48,20 +46,20 @@ use session::Session;
 /// The file's name in the mounted directory.
 pub use holdall_kernel::DISK_FILE_NAME as FILE_NAME;
 
-/// How long the kernel may take to tell that a connection ended with its mount.
+/// How long the kernel may take to report that a connection ended with its mount.
 const ENDED_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a disk is mounted and served.
+/// How to mount and serve a disk.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads that take requests. A request that is answered at once occupies its thread while its bytes are copied.
+    /// The number of threads that take requests. A request that is answered at once occupies its thread while its bytes are copied.
     pub threads: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        // Two keep one request on its way in while another one is copied out; beyond four, threads only take turns at
-        // the lock of the one queue.
+        // With two, one request can come in while another one is copied out. Beyond four, threads only take turns at the lock of the one
+        // queue.
         let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 4));
         Options { threads }
     }
@@ -70,7 +68,7 @@ impl Default for Options {
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The file system was unmounted, by us or by anyone (or forced to: `umount -f` looks the same).
+    /// The file system was unmounted, by us or by anyone else (a forced `umount -f` looks the same).
     Unmounted,
     /// The connection was aborted through fusectl.
     Aborted,
@@ -84,7 +82,7 @@ pub enum OneFileError {
     /// Mounting or unmounting failed.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The kernel's FUSE is not one that we can speak to.
+    /// The kernel's FUSE is too old for us.
     #[error("the kernel speaks FUSE {major}.{minor}; 7.23 (Linux 3.15) is the least that is needed")]
     TooOld {
         /// Its protocol's major version.
@@ -95,7 +93,7 @@ pub enum OneFileError {
     /// The first exchange on a new connection failed.
     #[error("the FUSE connection could not be set up: {0}")]
     Setup(String),
-    /// A daemon died with requests in its hands and the kernel cannot repeat them.
+    /// A daemon died with unanswered requests, and the kernel cannot repeat them.
     #[error(
         "the daemon before this one died, and this kernel (before Linux 6.9) cannot repeat the requests that it had \
          taken; abort the connection of {mountpoint} and attach again"
@@ -104,21 +102,21 @@ pub enum OneFileError {
         /// Where the disk is mounted.
         mountpoint: PathBuf,
     },
-    /// The connection is over.
+    /// The connection has ended.
     #[error("the connection has ended ({0:?})")]
     Over(Ended),
     /// The operating system refused something.
     #[error("{what}: {error}")]
     System {
-        /// What was attempted.
+        /// What we tried.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
-/// A mounted one-file disk, served until it is unmounted, handed over or dropped. To drop it is a crash to the kernel:
-/// without a keeper of its descriptor the connection ends and whoever uses the disk gets I/O errors.
+/// A mounted one-file disk, served until it is unmounted, handed over or dropped. For the kernel, dropping it is a crash: without a keeper
+/// of its descriptor the connection ends, and programs that use the disk get I/O errors.
 pub struct OneFileDisk {
     session: Arc<Session>,
     readers: Readers,
@@ -126,8 +124,8 @@ pub struct OneFileDisk {
 }
 
 impl OneFileDisk {
-    /// Mounts `device` as `dir`/disk and serves it. Answers that take time are awaited on `runtime`, which needs its
-    /// time driver. Takes a few milliseconds: call it where blocking is allowed.
+    /// Mounts `device` as `dir`/disk and serves it. Answers that take time are awaited on `runtime`, which needs its time driver. This
+    /// takes a few milliseconds: call it where blocking is allowed.
     pub fn mount(
         dir: &Path,
         device: Arc<dyn BlockDevice>,
@@ -138,7 +136,7 @@ impl OneFileDisk {
         let parameters = match init::answer(mounted.fd.as_fd(), &mounted) {
             Ok(parameters) => parameters,
             Err(error) => {
-                // Nobody uses the mount yet, and the first error is the one to tell.
+                // Nobody uses the mount yet; report the first error.
                 drop(mounted.fd);
                 let _ = mount::unmount(&mounted.mountpoint);
                 return Err(error);
@@ -147,8 +145,8 @@ impl OneFileDisk {
         Self::serve(mounted.fd, parameters, device, options, runtime)
     }
 
-    /// Serves on where another process stopped, or was killed. That process must serve no more: the kernel gives each
-    /// request to one reader, and a late write of the old one must not land after ours.
+    /// Continues to serve where another process stopped, or was killed. That process must no longer serve: the kernel gives each request to
+    /// one reader, and a late write of the old process must not land after ours.
     pub fn resume(
         handover: Handover,
         device: Arc<dyn BlockDevice>,
@@ -160,8 +158,8 @@ impl OneFileDisk {
             return Err(OneFileError::Over(Ended::Unmounted));
         }
         if parameters.resend {
-            // Before the first reader, so that what is sent again is taken by all of them. A clean handover may need
-            // it too: what was abandoned after its patience.
+            // Do this before the first reader starts, so that all readers take the repeated requests. A clean handover may need it too, for
+            // requests that were abandoned after its patience.
             rustix::io::write(&fd, &crate::wire::reply::resend()).map_err(|errno| OneFileError::System {
                 what: "asking the kernel to send again",
                 error: errno.into(),
@@ -185,7 +183,7 @@ impl OneFileDisk {
         Ok(OneFileDisk { session, readers, parameters })
     }
 
-    /// The file to put a loop device over.
+    /// The file over which to put a loop device.
     pub fn file(&self) -> PathBuf {
         self.parameters.mountpoint.join(FILE_NAME)
     }
@@ -195,7 +193,7 @@ impl OneFileDisk {
         self.session.fd()
     }
 
-    /// What a keeper needs so that the disk survives this process's sudden death: to be given away right after `mount`.
+    /// The handover that a keeper needs so that the disk survives a sudden death of this process: give it away right after `mount`.
     pub fn copy_for_keeper(&self) -> std::io::Result<Handover> {
         let fd = self.session.fd().try_clone_to_owned()?;
         Ok(Handover { fd, parameters: self.parameters.clone(), clean: false })
@@ -206,11 +204,11 @@ impl OneFileDisk {
         self.session.ended().await
     }
 
-    /// Stops serving and gives the connection away. Requests that were taken are finished, for as long as `patience`;
-    /// what is then left (it waits for the network) is dropped unanswered, to be asked again of whoever resumes. On a
-    /// kernel that cannot repeat requests (before Linux 6.9) the wait has no end but theirs.
+    /// Stops serving and gives the connection away. Requests that were taken are finished, for as long as `patience`. Requests that are
+    /// unanswered then (they wait for the network) are dropped, and the process that resumes gets them again. On a kernel that cannot repeat
+    /// requests (before Linux 6.9) the wait lasts until they end.
     ///
-    /// Nothing fails meanwhile: the kernel queues what is asked of a connection that nobody reads.
+    /// Nothing fails meanwhile: the kernel queues requests to a connection that nobody reads.
     pub async fn into_handover(self, patience: Duration) -> Result<Handover, OneFileError> {
         let OneFileDisk { session, readers, parameters } = self;
         let stopped = tokio::task::spawn_blocking(move || readers.stop()).await;
@@ -230,8 +228,8 @@ impl OneFileDisk {
         Ok(Handover { fd, parameters, clean })
     }
 
-    /// Unmounts and stops. Detach the loop device first: while anything holds the file this is [`MountError::Busy`], and
-    /// the disk is served on. One that is mounted nowhere any more (a logout unmounts lazily what lies in its runtime directory) only stops.
+    /// Unmounts and stops. Detach the loop device first: while anything holds the file this is [`MountError::Busy`], and the disk is still
+    /// served. A disk that is no longer mounted anywhere (a logout lazily unmounts everything in its runtime directory) only stops.
     pub async fn unmount(&mut self) -> Result<(), OneFileError> {
         if self.session.has_ended().is_none() {
             let mountpoint = self.parameters.mountpoint.clone();
@@ -242,14 +240,14 @@ impl OneFileDisk {
             let unmounted = tokio::task::spawn_blocking(unmount).await;
             unmounted.map_err(|panicked| MountError::system("umount", std::io::Error::other(panicked)))??;
         }
-        // A private copy of the mount in a container keeps the connection, until the last descriptor of it is closed.
+        // A private copy of the mount in a container keeps the connection, until its last descriptor is closed.
         let _ = tokio::time::timeout(ENDED_PATIENCE, self.session.ended()).await;
         Ok(())
     }
 }
 
-/// Whether the kernel still has a mount for the descriptor: fuse_dev_poll reports an error without one. (What is written
-/// to it would be accepted and ignored.)
+/// Whether the kernel still has a mount for the descriptor: without one, fuse_dev_poll reports an error. (A write to it would be accepted
+/// and ignored.)
 fn connected(fd: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut fds = [PollFd::new(fd, PollFlags::IN)];

@@ -1,10 +1,10 @@
-//! For tests: a disk that loses at a power cut what was not synced. Attached as a one-file disk with ext4 on it, it
-//! carries the directories of a program under test; killing the process that serves it (kill -9) is the power cut.
+//! For tests: a disk that at a power cut loses what was not synced. Attached as a one-file disk with ext4 on it, it carries the directories
+//! of a program under test; killing the process that serves it (kill -9) is the power cut.
 //!
-//! Written sectors live in memory until a flush copies them to the file. A real disk also writes some of them early, in
-//! any order and torn at its sectors: so each sector of each write is, with [`Survival::early`] and by a generator that
-//! begins at the seed, written to the file at once. Deciding that at the write, not at the cut, is what makes a kill as
-//! good as a cut. Discards reach the file at once, which a disk is free to do.
+//! Written sectors live in memory until a flush copies them to the file. A real disk also writes some of them early, in any order and torn
+//! at its sectors. So a generator that starts from the seed chooses some sectors of each write, as many as [`Survival::early`] says, and
+//! these are written to the file at once. The choice is made at the write and not at the cut, so a kill works as well as a cut. Discards
+//! reach the file at once, as a disk is free to do.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,
@@ -18,31 +18,31 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What a disk writes whole, or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
 /// Which unsynced sectors reach the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Survival {
-    /// Where the generator begins. The same seed and the same writes lose the same sectors.
+    /// The generator's start. The same seed and the same writes lose the same sectors.
     pub seed: u64,
-    /// How many of 256 sectors are written early: 0 loses all that was not synced.
+    /// How many of 256 sectors are written early: 0 loses everything that was not synced.
     pub early: u8,
 }
 
-/// What becomes of requests after [`VolatileDisk::cut`].
+/// What happens to requests after [`VolatileDisk::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterCut {
     /// They fail, as on a disk that was pulled.
     Fail,
-    /// Writes and flushes succeed and do nothing: what a program that runs on would believe, and would be wrong.
+    /// Writes and flushes succeed and do nothing: a program that continues believes them, and is wrong.
     Drop,
 }
 
 /// The disk.
 pub struct VolatileDisk {
     size_bytes: u64,
-    // One lock for everything: this is a tool for tests, and the order of writes is what it is about.
+    // One lock for everything: this is a tool for tests, and the order of writes matters.
     state: Mutex<State>,
 }
 
@@ -55,7 +55,7 @@ struct State {
 }
 
 impl VolatileDisk {
-    /// A disk over `file`, as long as it is.
+    /// A disk over `file`, with the file's length.
     pub fn new(file: File, survival: Survival) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len() / 4096 * 4096;
         let Survival { seed, early } = survival;
@@ -63,14 +63,14 @@ impl VolatileDisk {
         Ok(VolatileDisk { size_bytes, state: Mutex::new(state) })
     }
 
-    /// Cuts the power: what is unsynced is gone. Returns how many sectors that were.
+    /// Cuts the power: unsynced sectors are gone. Returns how many there were.
     pub fn cut(&self, after: AfterCut) -> usize {
         let mut state = self.state.lock();
         state.cut = Some(after);
         std::mem::take(&mut state.unsynced).len()
     }
 
-    /// Sectors in memory that a cut would lose now.
+    /// The number of sectors in memory that a cut would lose now.
     pub fn unsynced_sectors(&self) -> usize {
         self.state.lock().unsynced.len()
     }
@@ -148,7 +148,7 @@ impl AfterCut {
 }
 
 impl State {
-    /// To the page cache, and no fdatasync: it is this process that is killed, not the machine under it.
+    /// Writes to the page cache, without an fdatasync: this process is killed, not the machine under it.
     fn flush(&mut self) -> Result<(), DeviceError> {
         if self.cut.is_some() {
             return Ok(());
@@ -159,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    /// SplitMix64: a seed is all it needs.
+    /// SplitMix64, because it needs nothing but a seed.
     fn writes_early(&mut self) -> bool {
         if self.early == 0 {
             return false;
@@ -205,7 +205,7 @@ impl BlockDevice for VolatileDisk {
     }
 }
 
-/// Bytes in memory, as the file that a lease wants.
+/// Bytes in memory, as the file that a lease needs.
 struct Memory(Vec<u8>);
 
 impl DiskFile for Memory {

@@ -1,34 +1,34 @@
 //! The FUSE wire format, as much of it as one file needs.
 //!
-//! Source of every layout and number: the kernel's include/uapi/linux/fuse.h, protocol 7.23 and later; integers are in
-//! the machine's own byte order. The kernel is trusted with our life, but not with our memory: each field is taken by a
-//! bounds-checked `Fields`, so a short or odd message is a [`Malformed`], never a panic. `reply` encodes the answers.
+//! The source of every layout and number is the kernel's include/uapi/linux/fuse.h, protocol 7.23 and later; integers are in the machine's
+//! own byte order. We trust the kernel with our life, but not with our memory: a bounds-checked `Fields` takes each field, so a short or
+//! odd message is a [`Malformed`], never a panic. `reply` encodes the answers.
 
 use std::fmt;
 
 pub mod reply;
 
-/// Bytes of the header that every request begins with (`fuse_in_header`).
+/// Bytes of the header at the start of every request (`fuse_in_header`).
 pub const IN_HEADER_BYTES: usize = 40;
-/// Bytes of the header that every reply begins with (`fuse_out_header`).
+/// Bytes of the header at the start of every reply (`fuse_out_header`).
 pub const OUT_HEADER_BYTES: usize = 16;
 /// The inode of the file system's root (`FUSE_ROOT_ID`).
 pub const ROOT_NODE: u64 = 1;
 
-/// `FUSE_NOTIFY_RESEND`: asks the kernel to queue again what was taken but not answered (Linux 6.9).
+/// `FUSE_NOTIFY_RESEND`: asks the kernel to queue again the requests that were taken but not answered (Linux 6.9).
 pub const NOTIFY_RESEND: i32 = 7;
 
 /// INIT flags (`FUSE_*`); those from bit 32 on travel in `flags2`.
 pub mod init_flags {
-    /// Several reads of one file at a time.
+    /// Several reads of one file at the same time.
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Writes larger than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// Direct I/O that was submitted asynchronously stays asynchronous: a queue depth above one through the loop device.
+    /// Direct I/O that was submitted asynchronously stays asynchronous: this allows a queue depth above one through the loop device.
     pub const ASYNC_DIO: u64 = 1 << 15;
     /// An aborted connection reads as ECONNABORTED, an unmounted one as ENODEV.
     pub const ABORT_ERROR: u64 = 1 << 21;
-    /// `max_pages` of the reply counts.
+    /// The reply's `max_pages` counts.
     pub const MAX_PAGES: u64 = 1 << 22;
     /// `flags2` counts.
     pub const INIT_EXT: u64 = 1 << 30;
@@ -42,11 +42,11 @@ pub const SETATTR_SIZE: u32 = 1 << 3;
 /// One decoded request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What the reply names. Kept whole: bit 63 marks a request that was sent again, and the reply must carry it.
+    /// The number that the reply repeats. Kept whole: bit 63 marks a request that was sent again, and the reply must carry it.
     pub unique: u64,
     /// The inode it is about.
     pub node: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 
@@ -55,16 +55,16 @@ pub struct Request<'a> {
 pub enum Operation<'a> {
     /// The first message of a connection.
     Init(InitIn),
-    /// The name's inode, in the directory `node`.
+    /// Finds the inode of the name in the directory `node`.
     Lookup {
         /// The name, without its NUL.
         name: &'a [u8],
     },
-    /// The inode's attributes.
+    /// Reads the inode's attributes.
     GetAttr,
-    /// Changes of attributes.
+    /// Changes attributes.
     SetAttr {
-        /// Which fields are meant.
+        /// Which fields to change.
         valid: u32,
         /// The new size in bytes, if `valid` has [`SETATTR_SIZE`].
         size: u64,
@@ -74,14 +74,14 @@ pub enum Operation<'a> {
         /// O_RDONLY and so on.
         flags: u32,
     },
-    /// `size` bytes from `offset`.
+    /// Reads `size` bytes from `offset`.
     Read {
         /// First byte.
         offset: u64,
-        /// How many bytes; fewer are answered only at the end of the file.
+        /// How many bytes; the answer has fewer only at the end of the file.
         size: u32,
     },
-    /// `data` to `offset`.
+    /// Writes `data` at `offset`.
     Write {
         /// First byte.
         offset: u64,
@@ -101,18 +101,18 @@ pub enum Operation<'a> {
     },
     /// Opens the directory.
     OpenDir,
-    /// The directory's entries after the one whose cookie is `offset`, at most `size` bytes of them.
+    /// Lists the directory's entries after the one whose cookie is `offset`, at most `size` bytes of them.
     ReadDir {
         /// A cookie.
         offset: u64,
         /// The reply's limit in bytes.
         size: u32,
     },
-    /// Size of the file system.
+    /// Asks for the size of the file system.
     StatFs,
-    /// FLUSH (a close), RELEASE, RELEASEDIR, FSYNCDIR, ACCESS, DESTROY: nothing to do, success.
+    /// FLUSH (a close), RELEASE, RELEASEDIR, FSYNCDIR, ACCESS, DESTROY: nothing to do, always success.
     Nothing,
-    /// FORGET, BATCH_FORGET and NOTIFY_REPLY: not answered at all.
+    /// FORGET, BATCH_FORGET and NOTIFY_REPLY: these get no answer at all.
     Silent,
     /// Any other operation.
     Unknown {
@@ -121,31 +121,31 @@ pub enum Operation<'a> {
     },
 }
 
-/// What the kernel offers (`fuse_init_in`).
+/// The kernel's offer (`fuse_init_in`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitIn {
     /// Protocol major version.
     pub major: u32,
     /// Protocol minor version.
     pub minor: u32,
-    /// Largest read-ahead in bytes.
+    /// Largest readahead in bytes.
     pub max_readahead: u32,
-    /// Offered [`init_flags`], `flags2` in the upper half.
+    /// The offered [`init_flags`], with `flags2` in the upper half.
     pub flags: u64,
 }
 
-/// A message that is not what the protocol says.
+/// A message that does not follow the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a malformed message from the kernel: {what}")]
 pub struct Malformed {
-    /// Whom to answer, if even that could be read.
+    /// The request to answer, if even that could be read.
     pub unique: Option<u64>,
     /// What is wrong.
     pub what: &'static str,
 }
 
 impl<'a> Request<'a> {
-    /// Decodes one message, as long as read(2) said.
+    /// Decodes one message, which has exactly the length that read(2) returned.
     pub fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
         let mut header = Fields { rest: message, unique: None };
         let len = header.u32()? as usize;
@@ -189,7 +189,7 @@ fn operation(opcode: u32, mut body: Fields<'_>) -> Result<Operation<'_>, Malform
         26 => {
             let (major, minor) = (body.u32()?, body.u32()?);
             let (max_readahead, flags) = (body.u32()?, body.u32()?);
-            // A kernel of before 7.36 sends no flags2.
+            // A kernel before 7.36 sends no flags2.
             let flags2 = body.u32().unwrap_or(0);
             let flags = u64::from(flags) | u64::from(flags2) << 32;
             Operation::Init(InitIn { major, minor, max_readahead, flags })
@@ -209,7 +209,7 @@ fn operation(opcode: u32, mut body: Fields<'_>) -> Result<Operation<'_>, Malform
     })
 }
 
-/// What is left of a message, taken field by field.
+/// The rest of a message, taken field by field.
 struct Fields<'a> {
     rest: &'a [u8],
     unique: Option<u64>,
@@ -251,7 +251,7 @@ impl<'a> Fields<'a> {
 }
 
 impl fmt::Display for Request<'_> {
-    /// What, without the data.
+    /// The request without its data.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "request {:#x} on node {}: ", self.unique, self.node)?;
         match &self.operation {

@@ -1,5 +1,5 @@
-//! An ordinary user's daemon with root's loop device. Alone in its binary: it lives in a mount namespace of its own, where
-//! /dev/fuse is open to all, as a distribution's udev would have it.
+//! An ordinary user's daemon with root's loop device. It is alone in its binary, because it needs its own mount namespace, where /dev/fuse
+//! is open to all, as a distribution's udev would set it.
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
 
@@ -16,7 +16,7 @@ use support::{Bench, example, require};
 const NOBODY: u32 = 65534;
 
 fn own_namespace(bench: &Bench) {
-    // SAFETY: this thread's namespace and working directory become its own; no memory is concerned.
+    // SAFETY: this thread gets its own namespace and working directory; no memory is affected.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
     let node = bench.path("fuse");
@@ -27,7 +27,7 @@ fn own_namespace(bench: &Bench) {
 }
 
 #[test]
-fn roots_loop_device_over_a_users_disk_has_to_be_made_in_the_users_name() {
+fn root_attaches_a_users_disk_in_the_users_name() {
     require(&[("fusermount3", "fuse3"), ("setpriv", "util-linux")]);
     let bench = Bench::new();
     own_namespace(&bench);

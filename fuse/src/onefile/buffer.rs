@@ -1,12 +1,11 @@
-//! Memory that the kernel copies to and from. It is touched at birth (see the head of `onefile`: a page that is not
-//! there when the process is killed costs a request), begins at a page, so that whole pages are copied to whole pages,
-//! and is used again.
+//! Memory that the kernel copies to and from. It is touched when it is made (see the head of `onefile`: a page that is not resident when
+//! the process is killed costs a request). It begins at a page, so that whole pages are copied to whole pages, and it is reused.
 
 use std::cell::RefCell;
 
 const PAGE: usize = 4096;
 
-/// Bytes that begin at a page and are resident.
+/// Resident bytes that begin at a page.
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -15,7 +14,7 @@ pub(super) struct Buffer {
 
 impl Buffer {
     pub(super) fn new(len: usize) -> Self {
-        // Not zeros: those would be pages that exist only once they are written.
+        // No zeros: those would be pages that exist only after the first write.
         let bytes = vec![0xa5; len + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
         Buffer { bytes, start, len }
@@ -26,7 +25,7 @@ impl Buffer {
     }
 }
 
-/// Lends this thread's buffer, `len` bytes of it, grown where it is too small. Not to be nested.
+/// Lends `len` bytes of this thread's buffer, which grows if it is too small. Calls must not be nested.
 pub(super) fn with_thread_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     thread_local!(static BUFFER: RefCell<Buffer> = RefCell::new(Buffer::new(0)));
     BUFFER.with_borrow_mut(|buffer| {

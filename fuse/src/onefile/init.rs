@@ -1,5 +1,5 @@
-//! The first exchange of a connection: the kernel offers, we choose, and both keep to it until the connection ends,
-//! whichever process serves it. Hence what was chosen is part of a handover.
+//! The first exchange of a connection: the kernel offers, we choose, and both keep to it until the connection ends, whichever process
+//! serves it. So the choice is part of a handover.
 
 use super::OneFileError;
 use super::buffer::Buffer;
@@ -10,14 +10,14 @@ use crate::wire::{InitIn, Operation, Request, init_flags};
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
-/// The largest request: FUSE's own limit of 256 pages, before Linux 6.13 not to be exceeded.
+/// The largest request: FUSE's own limit of 256 pages, which must not be exceeded before Linux 6.13.
 pub(super) const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
-/// Asynchronous requests that the kernel may have with us at a time: as many as the loop device has tags, so that the
-/// loop device is what bounds them (FUSE's default of 12 would).
+/// How many asynchronous requests the kernel may have with us at a time: as many as the loop device has tags, so that the loop device is
+/// the bound (FUSE's default of 12 would be lower).
 const MAX_BACKGROUND: u16 = 128;
 
-/// The least protocol with every field that is used here (`time_gran` of INIT).
+/// The oldest protocol that has every field used here (`time_gran` of INIT).
 const LEAST_MINOR: u32 = 23;
 
 const WANTED: u64 = init_flags::ASYNC_READ
@@ -28,7 +28,7 @@ const WANTED: u64 = init_flags::ASYNC_READ
     | init_flags::INIT_EXT
     | init_flags::HAS_RESEND;
 
-/// Bytes that a reader's buffer needs: a write of the largest size and the headers before it.
+/// How many bytes a reader's buffer needs: a write of the largest size and the headers before it.
 pub(super) fn request_buffer_bytes(max_write: u32) -> usize {
     max_write as usize + 4096
 }
@@ -54,7 +54,7 @@ pub(super) fn answer(fd: BorrowedFd<'_>, mounted: &Mounted) -> Result<Parameters
         let header = reply::header(request.unique, 0, body.len());
         rustix::io::writev(fd, &[IoSlice::new(&header), IoSlice::new(&body)])
             .map_err(|error| setup(&format!("answering the first message: {error}")))?;
-        // A kernel of a later major version sees our 7 and begins again with it.
+        // A kernel with a later major version sees our 7 and begins again with it.
         if offer.major == 7 {
             return Ok(Parameters {
                 version: VERSION,

@@ -1,9 +1,9 @@
-//! Answering a read whose bytes are local: in memory, or on a disk that takes its time.
+//! Answers a read whose bytes are local: in memory, or on a disk that takes its time.
 //!
-//! What is in memory is copied by the thread that took the request: no task switch. What has to come from the local disk
-//! would stop that thread, and a disk that is never asked for more than as many places at once as there are readers is a
-//! slow one. So while another reader waits for requests, this one may wait for the disk (a lone reader of the drive pays
-//! no task switch either); the last one hands such a read to a thread of the runtime.
+//! The thread that took the request copies bytes that are in memory: no task switch. Bytes that have to come from the local disk would stop
+//! that thread, and a disk is slow if it never gets more requests at once than there are readers. So while another reader waits for
+//! requests, this one may wait for the disk (a lone reader of the drive then pays no task switch either). The last reader hands such a read
+//! to a thread of the runtime.
 
 use super::buffer::with_thread_buffer;
 use super::session::Session;
@@ -14,14 +14,14 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Reads that wait for the local disk on threads of the runtime; the next one waits where it is. It fills the queue of an
+/// How many reads may wait for the local disk on threads of the runtime; the next one waits where it is. This fills the queue of an
 /// ordinary solid-state disk.
 const DISK_READS_MAX: usize = 32;
 
-/// Longer reads leave by reference, in parts that the kernel reads ahead of: a few at a time keep a disk busy.
+/// Longer reads leave by reference, in parts for which the kernel reads ahead: a few at a time keep a disk busy.
 const HANDED_ON_BYTES_MAX: usize = 64 << 10;
 
-/// Reads that wait for the disk on threads of the runtime.
+/// The reads that wait for the disk on threads of the runtime.
 #[derive(Default)]
 pub(super) struct DiskReads(Arc<AtomicUsize>);
 
@@ -29,7 +29,7 @@ struct DiskRead(Arc<AtomicUsize>);
 
 impl DiskReads {
     fn begin(&self) -> Option<DiskRead> {
-        // Dropped where it is one too many.
+        // This is dropped, and counts back, if it is one too many.
         let begun = DiskRead(Arc::clone(&self.0));
         (self.0.fetch_add(1, Ordering::Relaxed) < DISK_READS_MAX).then_some(begun)
     }
@@ -42,7 +42,7 @@ impl Drop for DiskRead {
 }
 
 impl Session {
-    /// For a reader thread: answers with the lease's bytes, `len` of them.
+    /// For a reader thread: answers with the `len` bytes of the lease.
     pub(super) fn reply_local(&self, ticket: Ticket, lease: ReadLease, len: usize) {
         if len > HANDED_ON_BYTES_MAX || self.another_reader_waits() {
             return reply_lease(ticket, &lease, len);
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-/// Answers with the lease's bytes, `len` of them, waiting for the disk where it has to.
+/// Answers with the `len` bytes of the lease, and waits for the disk where it has to.
 pub(super) fn reply_lease(ticket: Ticket, lease: &ReadLease, len: usize) {
     let Err(ticket) = ticket.ok_by_reference(lease, len) else {
         return;
@@ -77,8 +77,8 @@ pub(super) fn reply_lease(ticket: Ticket, lease: &ReadLease, len: usize) {
     });
 }
 
-/// Copies the lease's bytes if all of them are in memory for sure; else `bytes` are arbitrary. An error is met again, and
-/// told, by the read that may wait.
+/// Copies the lease's bytes if all of them are certainly in memory; otherwise `bytes` are arbitrary. The read that may wait meets any error
+/// again, and reports it.
 fn copy_resident(lease: &ReadLease, mut bytes: &mut [u8]) -> bool {
     lease.pieces().iter().all(|piece| {
         let (head, tail) = std::mem::take(&mut bytes).split_at_mut(piece.len() as usize);

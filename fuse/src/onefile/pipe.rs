@@ -1,10 +1,9 @@
-//! Replies by reference: from the page cache of a local file through a pipe into the kernel's request, which spares one of
-//! the two copies. Measured on a file in memory: 1.3 times the throughput of copying at 512 KiB, 1.1 times at
-//! [`LEAST_BYTES`].
+//! Replies by reference: from the page cache of a local file through a pipe into the kernel's request, which saves one of the two copies.
+//! Measured on a file in memory: 1.3 times the throughput of copying at 512 KiB, 1.1 times at [`LEAST_BYTES`].
 //!
-//! A message must be whole before /dev/fuse sees any of it, so all of it has to fit the pipe. 1 MiB is what an ordinary
-//! user may have (fs.pipe-max-size), hence [`MOST_BYTES`], and hence the limit of a read that the mount asks for. A pipe
-//! that anything went wrong with is thrown away: nobody knows what is still in it.
+//! A message must be complete before /dev/fuse sees any of it, so all of it has to fit into the pipe. An ordinary user may have 1 MiB
+//! (fs.pipe-max-size). This gives [`MOST_BYTES`], and the limit for reads with which the disk is mounted. After any error a pipe is thrown
+//! away: nobody knows what is still in it.
 
 use holdall_core::device::{Piece, ReadLease};
 use rustix::pipe::{SpliceFlags, splice};
@@ -14,16 +13,16 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The largest reply: with its header and unaligned ends it surely fits the pipe.
+/// The largest reply: with its header and unaligned ends it certainly fits into the pipe.
 pub(super) const MOST_BYTES: usize = 512 << 10;
 
-/// The smallest reply for which it pays: two system calls more, against the copy.
+/// The smallest reply for which this pays: it takes two more system calls, but one copy less.
 const LEAST_BYTES: usize = 64 << 10;
 
 const PIPE_BYTES: usize = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// Set where the system refuses us pipes of that size (fs.pipe-user-pages-soft): asking again would cost each read.
+/// Set if the system refuses us pipes of that size (fs.pipe-user-pages-soft): asking again would cost each read.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 struct Pipe {
@@ -33,8 +32,8 @@ struct Pipe {
 
 thread_local!(static PIPE: RefCell<Option<Pipe>> = const { RefCell::new(None) });
 
-/// Sends `header` and the bytes of `lease`, `len` of them, to `channel`. `None` if they cannot be sent so, and nothing
-/// was; else what the channel said.
+/// Sends `header` and the `len` bytes of `lease` to `channel`. `None` if they cannot be sent by reference, and nothing was sent; otherwise
+/// the channel's result.
 pub(super) fn send(
     channel: BorrowedFd<'_>,
     header: &[u8],
@@ -57,14 +56,14 @@ pub(super) fn send(
                 *slot = Some(pipe);
                 Some(Ok(()))
             }
-            // The kernel takes a message whole or not at all.
+            // The kernel takes a message completely or not at all.
             Ok(_) => Some(Err(rustix::io::Errno::IO)),
             Err(error) => Some(Err(error)),
         }
     })
 }
 
-/// The pieces as files and ranges, if all of them may be sent so and fit.
+/// The pieces as files and ranges, if all of them may be sent by reference and fit.
 fn by_reference(lease: &ReadLease, len: usize) -> Option<Vec<(&File, u64, u64)>> {
     if !(LEAST_BYTES..=MOST_BYTES).contains(&len) || REFUSED.load(Ordering::Relaxed) {
         return None;

@@ -1,9 +1,8 @@
-//! The threads that wait for /dev/fuse, and how they are made to stop.
+//! The threads that wait for /dev/fuse, and how to stop them.
 //!
-//! They block in read(2) rather than in poll(2): the kernel wakes one blocked reader for a request, but every poller, and
-//! a poll would be one more system call for each request. A blocked read is interrupted by a signal. A signal may fall
-//! between the look at the flag and the read, so it is repeated until the thread has gone; nothing is lost by it,
-//! since only a read that has no request yet is interrupted.
+//! They block in read(2) rather than in poll(2): the kernel wakes one blocked reader for a request, but every poller, and a poll would be
+//! one more system call for each request. A signal interrupts a blocked read. A signal may come between the check of the flag and the read,
+//! so it is repeated until the thread has ended. Nothing is lost by this, because it only interrupts a read that has no request yet.
 
 use super::session::Session;
 use std::os::unix::thread::JoinHandleExt;
@@ -11,10 +10,10 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a thread is given to notice, before it is signalled again.
+/// How long a thread gets to notice, before it is signalled again.
 const KICK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Real-time signal number, from SIGRTMIN on. Nothing else in the product uses real-time signals.
+/// Real-time signal number, counted from SIGRTMIN. Nothing else in the product uses real-time signals.
 const KICK_FROM_RTMIN: i32 = 7;
 
 pub(super) struct Readers {
@@ -29,7 +28,7 @@ impl Readers {
         for index in 0..count {
             let session = Arc::clone(session);
             let thread = std::thread::Builder::new().name(format!("fuse-{index}"));
-            // If one cannot be started, dropping `readers` stops the others.
+            // If a thread cannot be started, dropping `readers` stops the others.
             readers.threads.push(thread.spawn(move || {
                 unblock_signal();
                 session.run_reader();
@@ -38,7 +37,7 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Returns when every thread has finished its request and gone.
+    /// Returns when every thread has finished its request and ended.
     pub(super) fn stop(mut self) {
         self.stop_and_join();
     }
@@ -72,8 +71,8 @@ fn install_handler() -> std::io::Result<()> {
     static INSTALL: Once = Once::new();
     let mut installed = Ok(());
     INSTALL.call_once(|| {
-        // SAFETY: an all-zero sigaction is a valid one (no flags: not SA_RESTART, or reads would not end), and the
-        // handler does nothing, which is safe wherever it interrupts.
+        // SAFETY: an all-zero sigaction is valid (no flags: with SA_RESTART reads would not end), and the handler does nothing, which is
+        // safe wherever it interrupts.
         let result = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = interrupt_only as *const () as usize;

@@ -1,4 +1,4 @@
-//! Each request is one call of the device, or one constant answer. Nothing is decided here.
+//! Each request becomes one call of the device, or one constant answer. Nothing is decided here.
 
 use super::FILE_NAME;
 use super::init::MAX_REQUEST_BYTES;
@@ -56,14 +56,14 @@ impl Session {
             Operation::StatFs => ticket.ok(&reply::statfs(self.device.geometry().size_bytes / 4096)),
             Operation::Nothing => ticket.ok(&[]),
             Operation::Silent => ticket.abandon(),
-            // A connection begins once, and that is behind us.
+            // A connection begins only once, and has done so.
             Operation::Init(_) => ticket.error(Errno::PROTO),
-            // ENOSYS has the kernel do without it, and mostly not ask again (INTERRUPT, LSEEK, xattrs, ioctl).
+            // After ENOSYS the kernel does without the operation, and mostly does not ask again (INTERRUPT, LSEEK, xattrs, ioctl).
             Operation::Unknown { .. } => ticket.error(Errno::NOSYS),
         }
     }
 
-    /// Answers all of the range that lies before the end: a shorter answer would be read as zeros by the loop device.
+    /// Answers all of the range that lies before the end: the loop device would read a shorter answer as zeros.
     fn read(&self, ticket: Ticket, offset: u64, size: u32) {
         if size > MAX_REQUEST_BYTES {
             return ticket.error(Errno::INVAL);
@@ -85,7 +85,7 @@ impl Session {
 
     fn write(&self, ticket: Ticket, offset: u64, data: &[u8]) {
         let len = data.len() as u32;
-        // FUSE has no FUA: what must be durable is followed by an FSYNC.
+        // FUSE has no FUA: if a write must be durable, an FSYNC follows it.
         let answer = self.device.write(offset, data, Durability::Ordered);
         self.settle(ticket, answer, move |ticket, result| match result {
             Ok(()) => ticket.ok(&reply::written(len)),
@@ -93,7 +93,7 @@ impl Session {
         });
     }
 
-    /// While another reader goes on with the requests, this one waits for the disk itself.
+    /// While another reader takes requests, this one waits for the disk itself.
     fn flush(&self, ticket: Ticket) {
         if self.another_reader_waits()
             && let Some(flushed) = self.device.flush_here()
@@ -103,9 +103,8 @@ impl Session {
         self.settle(ticket, self.device.flush(), Ticket::done);
     }
 
-    /// A hole is zeros that give their space back, not the hint that a discard is: the loop device turns BLKDISCARD and
-    /// a REQ_OP_WRITE_ZEROES that may unmap into the same punch (drivers/block/loop.c), and ext4 relies on the latter's
-    /// zeros.
+    /// A hole is zeros that free their space, not a hint like a discard: the loop device turns both BLKDISCARD and a REQ_OP_WRITE_ZEROES
+    /// that may unmap into the same punch (drivers/block/loop.c), and ext4 relies on the zeros of the latter.
     fn zero(&self, ticket: Ticket, offset: u64, length: u64, mode: u32) {
         let how = match mode {
             PUNCH_HOLE => Zeroing::MayPunch,
@@ -118,7 +117,7 @@ impl Session {
         self.settle(ticket, self.device.zero(offset..end, how, Durability::Ordered), Ticket::done);
     }
 
-    /// Owner, mode and times are not kept, and nobody is hurt by that. A size that is not the size would be.
+    /// Owner, mode and times are not kept, which does no harm. A wrong size would.
     fn set_attributes(&self, ticket: Ticket, node: u64, valid: u32, size: u64) {
         let attributes = self.attributes(node);
         if valid & SETATTR_SIZE != 0 && size != attributes.size {

@@ -1,4 +1,4 @@
-//! What the reader threads and the answers that take time share.
+//! The state that the reader threads share with answers that take time.
 
 use super::Ended;
 use super::buffer::Buffer;
@@ -25,11 +25,10 @@ pub(super) struct Session {
     max_write: u32,
     pub(super) runtime: Handle,
     pub(super) disk_reads: DiskReads,
-    /// Readers that wait for a request.
+    /// The number of readers that wait for a request.
     waiting: AtomicUsize,
     stopping: AtomicBool,
-    /// Each answer that takes time holds a receiver, so that "no receivers" is "nothing in flight", and true tells them
-    /// to give up.
+    /// Each answer that takes time holds a receiver, so "no receivers" means "nothing in flight", and true tells the answers to stop.
     abandon: watch::Sender<bool>,
     ended: watch::Sender<Option<Ended>>,
 }
@@ -59,8 +58,8 @@ impl Session {
         self.channel.as_fd()
     }
 
-    /// The descriptor itself, since a duplicate can fail (EMFILE), and with it the drive. Only a ticket whose answer is
-    /// panicking at this moment may still share it.
+    /// The descriptor itself, because making a duplicate can fail (EMFILE), and the drive with it. Only a ticket whose answer is panicking
+    /// at this moment may still share it.
     pub(super) fn into_fd(self) -> std::io::Result<OwnedFd> {
         Arc::try_unwrap(self.channel).or_else(|shared| shared.try_clone())
     }
@@ -79,14 +78,14 @@ impl Session {
             match received {
                 Ok(len) => {
                     let message = &buffer.as_mut()[..len];
-                    // A panic in the device is a bug, but one request's: its ticket answers EIO, and the thread goes
-                    // on, else the drive would hang once all of them were gone.
+                    // A panic in the device is a bug, but it concerns one request. Its ticket answers EIO, and the thread continues;
+                    // otherwise the drive would hang once all threads were gone.
                     let served = std::panic::catch_unwind(AssertUnwindSafe(|| self.serve(message)));
                     if served.is_err() {
                         tracing::error!("the device panicked; the request was answered with an I/O error");
                     }
                 }
-                // A signal (see `readers`), or a request whose asker left before it was read.
+                // A signal (see `readers`), or the program that sent the request left before we read it.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(Errno::AGAIN) => self.wait_readable(),
                 Err(Errno::NODEV) => return self.end(Ended::Unmounted),
@@ -96,24 +95,24 @@ impl Session {
         }
     }
 
-    /// Someone who shares the descriptor made it non-blocking.
+    /// Another process that shares the descriptor made it non-blocking.
     fn wait_readable(&self) {
         let mut fds = [rustix::event::PollFd::new(&*self.channel, rustix::event::PollFlags::IN)];
-        // An error here is a signal, or the next read's error too.
+        // An error here is a signal, or also the next read's error.
         let _ = rustix::event::poll(&mut fds, None);
     }
 
-    /// Whether a reader other than the caller waits for requests, as far as can be told without a lock.
+    /// Whether a reader other than the caller waits for requests, as far as this shows without a lock.
     pub(super) fn another_reader_waits(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts an answer that takes time, until it is dropped.
+    /// Counts an answer that takes time, until this is dropped.
     pub(super) fn in_flight(&self) -> watch::Receiver<bool> {
         self.abandon.subscribe()
     }
 
-    /// Replies now, or when the answer is there.
+    /// Replies now, or when the answer is ready.
     pub(super) fn settle<T: Send + 'static>(
         &self,
         ticket: Ticket,
@@ -128,7 +127,7 @@ impl Session {
                     tokio::select! {
                         biased;
                         result = future => reply(ticket, result),
-                        // Also when the session is gone.
+                        // This also happens when the session is gone.
                         _ = abandoned.wait_for(|abandon| *abandon) => ticket.abandon(),
                     }
                 });
@@ -136,13 +135,13 @@ impl Session {
         }
     }
 
-    /// Has the readers return after their current request.
+    /// Makes the readers return after their current request.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Waits for the answers in flight, and after `patience` drops the rest. Whether there was none. The readers have
-    /// stopped before, so none is added.
+    /// Waits for the answers in flight, and after `patience` drops the rest. Returns whether there was no rest. The readers have stopped
+    /// before, so no answer is added.
     pub(super) async fn finish(&self, patience: Option<Duration>) -> bool {
         let Some(patience) = patience else {
             self.abandon.closed().await;

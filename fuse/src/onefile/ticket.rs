@@ -8,8 +8,8 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// One unanswered request. Answering consumes it. Dropped by a panic it answers EIO, since the kernel would wait for
-/// ever; dropped otherwise (its runtime is shutting down) it stays unanswered, for whoever serves next.
+/// One unanswered request. Answering consumes it. If a panic drops it, it answers EIO, because the kernel would wait forever. If it is
+/// dropped otherwise (its runtime is shutting down), it stays unanswered, for the process that serves next.
 pub(super) struct Ticket {
     channel: Arc<OwnedFd>,
     unique: u64,
@@ -26,7 +26,7 @@ impl Ticket {
         self.send(0, body);
     }
 
-    /// Success, with the lease's bytes, `len` of them, sent by reference; or the ticket back, where they cannot be.
+    /// Success, with the `len` bytes of the lease sent by reference; returns the ticket if that is not possible.
     pub(super) fn ok_by_reference(mut self, lease: &ReadLease, len: usize) -> Result<(), Self> {
         let header = reply::header(self.unique, 0, len);
         match pipe::send(self.channel.as_fd(), &header, lease, len) {
@@ -44,7 +44,7 @@ impl Ticket {
         self.send(errno.raw_os_error(), &[]);
     }
 
-    /// Success without a body, or the failure.
+    /// Success without a body, or the device's failure.
     pub(super) fn done(self, result: Result<(), DeviceError>) {
         match result {
             Ok(()) => self.ok(&[]),
@@ -58,7 +58,7 @@ impl Ticket {
         self.error(errno(error));
     }
 
-    /// Leaves the request to whoever resumes the connection.
+    /// Leaves the request to the process that resumes the connection.
     pub(super) fn abandon(mut self) {
         self.open = false;
     }
@@ -73,7 +73,7 @@ impl Ticket {
     fn report(&self, sent: rustix::io::Result<()>) {
         match sent {
             Ok(()) => {}
-            // The asker has gone (ENOENT), or the connection has: there is nobody left to answer.
+            // The program that asked has gone (ENOENT), or the connection has: there is nobody to answer.
             Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::PERM) => {}
             // The kernel has ended the request with EIO itself; it does not wait.
             Err(error) => tracing::error!(%error, unique = self.unique, "the kernel refuses a reply"),
@@ -89,8 +89,8 @@ impl Drop for Ticket {
     }
 }
 
-/// The one translation of the device's errors. Above it a loop device and a file system turn whatever comes into EIO, or
-/// into something worse: ENOSPC, ENODATA or ETIMEDOUT have meanings of their own to the block layer, so none is used.
+/// The one translation of the device's errors. The loop device and the file system above turn every error into EIO, or into something
+/// worse: ENOSPC, ENODATA or ETIMEDOUT have special meanings for the block layer, so we use none of them.
 fn errno(error: &DeviceError) -> Errno {
     match error {
         DeviceError::OutOfRange => Errno::INVAL,

@@ -22,7 +22,7 @@ fn read(disk: &VolatileDisk, at: u64) -> u8 {
 }
 
 #[test]
-fn what_was_not_flushed_is_lost_and_until_then_is_read() {
+fn unflushed_writes_are_readable_until_the_cut() {
     let (disk, file) = disk(Survival { seed: 0, early: 0 });
     disk.try_write(0, &[1; 4096], Durability::Ordered).unwrap();
     disk.try_flush().unwrap();
@@ -37,7 +37,7 @@ fn what_was_not_flushed_is_lost_and_until_then_is_read() {
 }
 
 #[test]
-fn a_seed_tears_the_same_writes_the_same_way_and_another_one_otherwise() {
+fn only_the_same_seed_tears_writes_the_same_way() {
     let run = |seed| {
         let (disk, file) = disk(Survival { seed, early: 128 });
         for block in 0..32 {
@@ -55,7 +55,7 @@ fn a_seed_tears_the_same_writes_the_same_way_and_another_one_otherwise() {
 }
 
 #[test]
-fn a_discard_takes_what_is_in_memory_with_it() {
+fn a_discard_also_drops_bytes_in_memory() {
     let (disk, _file) = disk(Survival { seed: 0, early: 0 });
     disk.try_write(0, &[1; 12288], Durability::Ordered).unwrap();
     disk.try_zero(4096..8192).unwrap();

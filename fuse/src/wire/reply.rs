@@ -1,17 +1,17 @@
-//! The replies' bodies, as bytes. The header before them is [`header`].
+//! The bodies of replies, as bytes. [`header`] makes the header before them.
 
 use super::{InitIn, NOTIFY_RESEND, OUT_HEADER_BYTES};
 
-/// How long the kernel may trust what a reply says of a name or of attributes: not at all. They are asked for a few
-/// times in an attachment's life (reads and writes do not ask), and a drive that grew is seen by the next stat.
+/// How long the kernel may trust a reply about a name or attributes: not at all. It asks for them only a few times per attach (reads and
+/// writes do not ask), and the next stat sees a drive that grew.
 const VALID_SECONDS: u64 = 0;
 
-/// `FOPEN_DIRECT_IO | FOPEN_NOFLUSH | FOPEN_PARALLEL_DIRECT_WRITES`: no page cache of ours under the file system's
-/// own (the loop device reads with O_DIRECT, whoever else looks must see the same bytes), no message at each close,
-/// and no lock of the inode around each write: blocks of a disk have no order among themselves.
+/// `FOPEN_DIRECT_IO | FOPEN_NOFLUSH | FOPEN_PARALLEL_DIRECT_WRITES`: no page cache of ours under the file system's own (the loop device
+/// reads with O_DIRECT, and any other reader must see the same bytes), no message at each close, and no inode lock around each write,
+/// because the blocks of a disk have no order among themselves.
 const OPEN_FLAGS: u32 = 1 << 0 | 1 << 5 | 1 << 6;
 
-/// Attributes as `fuse_attr` has them.
+/// The attributes in `fuse_attr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// The inode.
@@ -35,22 +35,22 @@ pub fn header(unique: u64, errno: i32, body: usize) -> [u8; OUT_HEADER_BYTES] {
     bytes
 }
 
-/// The message that has the kernel send again what was taken and not answered: a notification is a reply to nobody
-/// (unique 0) whose error field is its code.
+/// The message that makes the kernel send again what was taken but not answered. A notification is a reply to no request (unique 0), with
+/// its code in the error field.
 pub fn resend() -> [u8; OUT_HEADER_BYTES] {
     header(0, -NOTIFY_RESEND, 0)
 }
 
-/// What we agree to (`fuse_init_out`).
+/// Our answer to the kernel's offer (`fuse_init_out`).
 #[derive(Clone, Copy, Debug)]
 pub struct InitOut {
-    /// The protocol's minor version that both speak.
+    /// The protocol's minor version that both sides speak.
     pub minor: u32,
-    /// The flags that both have.
+    /// The flags that both sides have.
     pub flags: u64,
-    /// Read-ahead in bytes, at most what was offered.
+    /// Readahead in bytes, at most what was offered.
     pub max_readahead: u32,
-    /// Requests in flight that nobody waits for by name.
+    /// How many background requests may be in flight.
     pub max_background: u16,
     /// The largest write in bytes.
     pub max_write: u32,
@@ -59,9 +59,9 @@ pub struct InitOut {
 }
 
 impl InitOut {
-    /// What to negotiate with a kernel that offers `offer`.
+    /// The answer to a kernel that offers `offer`.
     pub fn agree(offer: &InitIn, wanted: u64, max_write: u32, max_background: u16) -> Self {
-        /// The protocol this was written against (Linux 6.18).
+        /// The protocol version for which this was written (Linux 6.18).
         const MINOR: u32 = 45;
         InitOut {
             minor: offer.minor.min(MINOR),
@@ -73,11 +73,11 @@ impl InitOut {
         }
     }
 
-    /// As the kernel reads it.
+    /// Encodes it for the kernel.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Body::default();
         out.u32(7).u32(self.minor).u32(self.max_readahead).u32(self.flags as u32);
-        // The congestion threshold is the customary three quarters.
+        // The congestion threshold is the usual three quarters.
         out.u16(self.max_background).u16(self.max_background / 4 * 3).u32(self.max_write);
         out.u32(1).u16(self.max_pages).u16(0).u32((self.flags >> 32) as u32);
         out.0.resize(64, 0);
@@ -100,7 +100,7 @@ pub fn attributes(attributes: &Attributes) -> Vec<u8> {
     out.0
 }
 
-/// An answer to OPEN and OPENDIR (`fuse_open_out`). There is one file, so the handle says nothing.
+/// An answer to OPEN and OPENDIR (`fuse_open_out`). There is only one file, so the handle is not used.
 pub fn opened() -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[8..12].copy_from_slice(&OPEN_FLAGS.to_ne_bytes());
@@ -122,7 +122,7 @@ pub fn statfs(blocks: u64) -> Vec<u8> {
     out.0
 }
 
-/// Entries of a directory for READDIR (`fuse_dirent`), as many as fit `limit` bytes, from the one with cookie `after`.
+/// Entries of a directory for READDIR (`fuse_dirent`), as many as fit into `limit` bytes, starting after the cookie `after`.
 pub fn directory(entries: &[(u64, u32, &str)], after: u64, limit: u32) -> Vec<u8> {
     let mut out = Body::default();
     let skipped = usize::try_from(after).unwrap_or(usize::MAX);

@@ -19,7 +19,7 @@ fn words(values: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn requests_are_decoded_with_the_resend_bit_of_their_name() {
+fn decoding_keeps_the_resend_bit() {
     let read = message(15, &words(&[9, 8192, 4096, 0, 0]));
     let request = Request::decode(&read).unwrap();
     assert_eq!(request.unique, 0x8000_0000_0000_0042);
@@ -39,7 +39,7 @@ fn requests_are_decoded_with_the_resend_bit_of_their_name() {
 }
 
 #[test]
-fn an_old_kernels_init_has_no_second_flags() {
+fn an_old_kernels_init_has_no_flags2() {
     let body: Vec<u8> = [7_u32, 31, 131_072, 1 << 15].iter().flat_map(|value| value.to_ne_bytes()).collect();
     let message = message(26, &body);
     let init = InitIn { major: 7, minor: 31, max_readahead: 131_072, flags: init_flags::ASYNC_DIO };
@@ -47,7 +47,7 @@ fn an_old_kernels_init_has_no_second_flags() {
 }
 
 #[test]
-fn a_write_that_lies_about_its_length_is_malformed_and_can_be_answered() {
+fn a_write_with_a_wrong_length_is_malformed_but_answerable() {
     let mut body = words(&[9, 4096, 4, 0, 0]);
     body.extend_from_slice(b"abc");
     let error = Request::decode(&message(16, &body)).unwrap_err();
@@ -64,7 +64,7 @@ fn random_bytes_never_panic() {
         let body_len = random.random_range(0..96);
         let mut body = vec![0; body_len];
         random.fill(&mut body[..]);
-        // Mostly well-formed headers, so that the bodies' decoders are reached.
+        // Mostly well-formed headers, so that the decoders of bodies are reached.
         let mut bytes = message(random.random_range(0..64), &body);
         if random.random_bool(0.2) {
             let at = random.random_range(0..bytes.len());
@@ -92,7 +92,7 @@ fn replies_have_the_kernels_sizes() {
 }
 
 #[test]
-fn a_directory_is_read_in_any_steps() {
+fn a_directory_is_read_in_steps_of_any_size() {
     let entries = [(1, 4, "."), (1, 4, ".."), (2, 8, "disk")];
     assert_eq!(reply::directory(&entries, 0, 4096).len(), 3 * 32);
     assert_eq!(reply::directory(&entries, 2, 32).len(), 32);

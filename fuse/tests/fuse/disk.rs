@@ -1,4 +1,4 @@
-//! The one-file disk with the real kernel: loop device and ext4 on it, answers that take time, errors, the end.
+//! The one-file disk with the real kernel: loop device and ext4 on it, slow answers, errors, the end.
 
 use crate::support::memory_device::{MemoryDevice, Reads};
 use crate::support::slow_disk::SlowDisk;
@@ -24,8 +24,8 @@ fn mounted(bench: &Bench, device: &Arc<MemoryDevice>, runtime: &Handle) -> OneFi
     OneFileDisk::mount(&bench.disk(), Arc::clone(device) as _, &Options::default(), runtime.clone()).unwrap()
 }
 
-/// Unmounts it, once the programs that other tests are just starting no longer have copies of this test's descriptors: they do
-/// between fork and exec.
+/// Unmounts the disk, but waits until programs that other tests are just starting have closed their copies of this test's descriptors: they
+/// have them between fork and exec.
 fn unmount(runtime: &Runtime, disk: &mut OneFileDisk) {
     let begun = Instant::now();
     loop {
@@ -39,7 +39,7 @@ fn unmount(runtime: &Runtime, disk: &mut OneFileDisk) {
 }
 
 #[test]
-fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
+fn an_ext4_on_the_disk_leaves_nothing_behind() {
     require(EXT4);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(256 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -73,7 +73,7 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
 
     bench.unmount_ext4();
     assert!(matches!(runtime.block_on(disk.unmount()), Err(OneFileError::Mount(MountError::Busy(_)))));
-    // One that has another file by now is another's.
+    // A device that now has another file belongs to somebody else.
     loopdev::detach_from(&path, std::path::Path::new("/another/disk"), PATIENCE).unwrap();
     assert_eq!(loopdev::over(&disk.file()).unwrap(), std::slice::from_ref(&path));
     let number = std::fs::metadata(disk.file()).unwrap().dev();
@@ -88,7 +88,7 @@ fn an_ext4_lives_on_it_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_grown_device_is_a_grown_loop_device() {
+fn a_grown_device_grows_its_loop_device() {
     require(EXT4);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(64 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -162,7 +162,7 @@ fn answers_may_come_in_any_order() {
                 assert!(bytes == pattern(index, 8192));
             });
         }
-        // All of them are in flight at once, with fewer threads than that; the last one asked is answered first.
+        // All of them are in flight at once, with fewer threads than that; the last request is answered first.
         for (_, release) in device.take_held(READERS as usize).into_iter().rev() {
             release.send(()).unwrap();
         }
@@ -172,7 +172,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn errors_and_panics_are_one_requests_own() {
+fn errors_and_panics_fail_only_their_own_request() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -191,7 +191,7 @@ fn errors_and_panics_are_one_requests_own() {
 }
 
 #[test]
-fn the_end_is_noticed_whoever_brings_it() {
+fn the_end_is_noticed_whatever_caused_it() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -219,7 +219,7 @@ fn the_end_is_noticed_whoever_brings_it() {
 }
 
 #[test]
-fn a_disk_that_was_dropped_can_be_cleaned_up_and_mounted_again() {
+fn a_dropped_disk_can_be_cleaned_up_and_remounted() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     drop(mounted(&bench, &device, runtime.handle()));
@@ -232,7 +232,7 @@ fn a_disk_that_was_dropped_can_be_cleaned_up_and_mounted_again() {
 }
 
 #[test]
-fn what_a_handover_does_not_wait_for_is_asked_of_the_next() {
+fn the_next_daemon_gets_the_unanswered_requests() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let disk = mounted(&bench, &device, runtime.handle());
@@ -257,7 +257,7 @@ fn what_a_handover_does_not_wait_for_is_asked_of_the_next() {
 }
 
 #[test]
-fn reads_that_wait_for_the_local_disk_do_not_wait_for_each_other() {
+fn reads_from_the_local_disk_run_in_parallel() {
     require(&[]);
     const AT_ONCE: usize = 8;
     let (bench, runtime) = (Bench::new(), runtime());

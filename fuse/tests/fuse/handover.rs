@@ -1,5 +1,5 @@
-//! The daemon is replaced under a mounted drive, in every way that it can be: by exec, over a socket, after kill -9. A writer
-//! on the drive sees no error, and everything that it fsynced is there.
+//! The daemon is replaced under a mounted drive, in every possible way: by exec, over a socket, after kill -9. A writer on the drive sees
+//! no error, and everything that it fsynced is there.
 
 use crate::support::child::Program;
 use crate::support::{Bench, EXT4, PATIENCE, pattern, require};
@@ -17,7 +17,7 @@ const RECORD: usize = 8192;
 const RECORDS: u64 = 512;
 const DRIVE_BYTES: u64 = 128 << 20;
 
-/// Writes records in a loop, each fsynced, and reads others back with direct I/O; any error is a panic.
+/// Writes records in a loop, fsyncs each, and reads others back with direct I/O; any error is a panic.
 struct Writer {
     thread: JoinHandle<Vec<u64>>,
     stop: Arc<AtomicBool>,
@@ -113,7 +113,7 @@ impl Drive {
         Program::start(&crate::support::example("serve_file"), &[how, file, disk, socket])
     }
 
-    /// Has a drive written to while `replace` replaces the daemon five times, and verifies what was written.
+    /// Writes to a drive while `replace` replaces the daemon five times, and verifies what was written.
     fn run(self, replace: impl Fn(&Self, Program, &Writer) -> Program) {
         let mut daemon = self.start("mount");
         let device = loopdev::attach_path(&self.bench.file(), false).unwrap();
@@ -128,7 +128,7 @@ impl Drive {
         writers.iter().for_each(|writer| writer.progress(20));
         let written = writers.map(Writer::stop);
 
-        // What is on the drive, not what the page cache remembers.
+        // Check the drive's contents, not the page cache's.
         self.bench.unmount_ext4();
         crate::support::run("e2fsck", &["-fn", device.to_str().unwrap()]);
         self.bench.mount_ext4(&device);

@@ -1,4 +1,4 @@
-//! The disk that loses what was not synced, under an ext4: what was fsynced survives a kill, what was not is lost.
+//! The disk that loses what was not synced, under an ext4: fsynced data survives a kill, other data is lost.
 
 use crate::support::child::Program;
 use crate::support::{Bench, EXT4, PATIENCE, example, pattern, require};

@@ -1,4 +1,4 @@
-//! A program under test, spoken to in lines.
+//! A program under test, controlled by lines of text.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Program {
         line.trim_end().to_owned()
     }
 
-    /// Says something and waits for the answer.
+    /// Sends a line and waits for the answer.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear()
@@ -43,7 +43,7 @@ impl Program {
     }
 }
 
-/// As kill -9, and waits until it is gone.
+/// Kills it as kill -9 does, and waits until it is gone.
 impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.child.kill();

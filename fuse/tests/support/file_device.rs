@@ -1,4 +1,4 @@
-//! A plain file as a device: what the bench and the handover tests serve.
+//! A plain file as a device, served by the bench and the handover tests.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,

@@ -1,4 +1,4 @@
-//! A device in memory that counts what reaches it, and whose answers a test can hold back.
+//! A device in memory that counts its requests, and whose answers a test can hold back.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     Now,
-    /// Waits until the test lets it go.
+    /// Waits until the test releases it.
     Held,
     Fail,
     Panic,
@@ -32,7 +32,7 @@ pub struct MemoryDevice {
 
 impl MemoryDevice {
     pub fn new(size: u64) -> Arc<Self> {
-        // tmpfs: memory, and sparse.
+        // tmpfs is memory, and sparse.
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let disk = holdall_core::disk::real::Directory::create(directory.path()).unwrap();
         let file = disk.open("disk", true).unwrap();
@@ -58,7 +58,7 @@ impl MemoryDevice {
         self.size.store(size, Ordering::SeqCst);
     }
 
-    /// Waits until `count` reads are held, and gives them with their offsets.
+    /// Waits until `count` reads are held, and returns them with their offsets.
     pub fn take_held(&self, count: usize) -> Vec<(u64, oneshot::Sender<()>)> {
         let held = self.held.lock().unwrap();
         let mut held = self.held_changed.wait_while(held, |held| held.len() < count).unwrap();

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For what takes milliseconds, on a computer that may stall.
+/// For work that takes milliseconds, on a computer that may stall.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Fails with the name of what is missing.
+/// Fails with the name of whatever is missing.
 pub fn require(programs: &[(&str, &str)]) {
     assert!(rustix::process::geteuid().is_root(), "these tests mount: run them as root");
     for device in ["/dev/fuse", "/dev/loop-control"] {
@@ -53,7 +53,7 @@ pub fn example(name: &str) -> PathBuf {
     path
 }
 
-/// Directories for one test, and whatever is mounted or attached on them: taken down again however the test ends.
+/// Directories for one test, and everything that is mounted or attached on them: removed again however the test ends.
 pub struct Bench {
     root: tempfile::TempDir,
 }
@@ -95,7 +95,7 @@ impl Bench {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match rustix::mount::mount(device, self.ext4(), "ext4", flags, None) {
-                // Others of this computer look into new devices, and have one for themselves for a moment.
+                // Other programs probe new devices, and hold them exclusively for a moment.
                 Err(Errno::BUSY) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(10))
                 }
@@ -108,7 +108,7 @@ impl Bench {
         rustix::mount::unmount(self.ext4(), UnmountFlags::empty()).unwrap();
     }
 
-    /// Nothing of this test is mounted or attached any more.
+    /// Checks that nothing of this test is mounted or attached any longer.
     pub fn assert_nothing_left(&self) {
         let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let root = self.root.path().to_str().unwrap();
@@ -119,7 +119,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // For a test that failed. Aborting first lets nothing below wait for a disk that nobody serves.
+        // This is for a test that failed. Abort first, so that nothing below waits for a disk that nobody serves.
         if mount::connection_at(&self.disk()).is_some() {
             let _ = mount::abort(&self.disk());
         }
@@ -131,7 +131,7 @@ impl Drop for Bench {
     }
 }
 
-/// `len` bytes that only `seed` gives.
+/// `len` bytes that depend only on `seed`.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     use rand::{RngCore, SeedableRng};
     let mut bytes = vec![0; len];
