@@ -1,4 +1,4 @@
-//! The one way to the daemon that this page has, and what it has heard.
+//! This page's one connection to the daemon, and what it has received.
 
 import type { Backend } from './backend/backend';
 import { Client } from './backend/client';

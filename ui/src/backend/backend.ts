@@ -1,55 +1,55 @@
-//! How the pages reach the daemon: one interface, and an implementation for each way there.
+//! How the pages reach the daemon: one interface, and an implementation for each way.
 //!
-//! A backend knows neither requests nor shapes; `client.ts` does. It ends every failure as a [`Refused`], so that a screen
-//! has one thing to show: the cause, what it means for the data, and what to do.
+//! A backend knows neither requests nor shapes; `client.ts` does. It turns every failure into a [`Refused`], so that a screen has one thing
+//! to show: the cause, what it means for the data, and what to do.
 
 import type { Code, Failure, Progress } from './shapes';
 
 export type Method = 'GET' | 'POST' | 'DELETE';
 
-/** What goes with a request that may take long. */
+/** Options for a request that may take long. */
 export interface Following {
-  /** Called with how far it is. */
+  /** Called with the progress. */
   onProgress?: (progress: Progress) => void;
-  /** Ends the wait. What would be left half done goes on to its end in the daemon. */
+  /** Ends the wait. The daemon still finishes work that would be left half done. */
   signal?: AbortSignal;
 }
 
-/** How a stream is. */
+/** The state of a stream. */
 export type StreamState = 'live' | 'down' | 'no-session';
 
 export interface StreamListener {
   onData: (data: unknown) => void;
-  /** Said whenever it changes; a stream that is down is tried again until it is closed. */
+  /** Called whenever the state changes. A stream that is down is tried again until it is closed. */
   onState: (state: StreamState) => void;
 }
 
-/** The question before the app is quit. */
+/** The question before quitting the app. */
 export interface Leaving {
   message: string;
   stay: string;
   leave: string;
 }
 
-/** What the app around the page says. */
+/** A message of the app around the page. */
 export type FromDesktop =
   | { go: string }
   | { quit: Leaving }
   | { close: { name: string; title: string; text: string } }
   | { failed: { title: string; failure: Failure } };
 
-/** What the desktop is asked to tell of. */
+/** The kinds of desktop notifications. */
 export const NOTICES = ['attention', 'conflict', 'pin_complete', 'network'] as const;
 export type NoticeKind = (typeof NOTICES)[number];
 
 /** The app around the page: a window, and an icon in the tray. */
 export interface Desktop {
-  /** Hears what it says, from now on. */
+  /** Listens to its messages from now on. */
   hear(said: (message: FromDesktop) => void): void;
   quit(): Promise<void>;
-  /** It is not to quit after all. */
+  /** Says that it should not quit after all. */
   stay(): Promise<void>;
-  /** Has it ask before it quits, with a sentence on what this page would lose; `null` where that is nothing any more. */
+  /** Makes it ask before it quits, with a sentence on what this page would lose; `null` if there is nothing to lose any longer. */
   hold(lost: string | null): void;
   /** Whether it starts when a person logs in. */
   autostart(): Promise<boolean>;
@@ -60,19 +60,19 @@ export interface Desktop {
 }
 
 export interface Backend {
-  /** Asks one thing, and gives the document or the result. Rejects with [`Refused`]. */
+  /** Sends one request, and returns the document or the result. Rejects with [`Refused`]. */
   call(method: Method, path: string, body?: unknown, following?: Following): Promise<unknown>;
   /** Listens until the returned function is called. */
   stream(path: string, listener: StreamListener): () => void;
-  /** Starts the daemon where that can be done from here. */
+  /** Starts the daemon, if that is possible from here. */
   startDaemon?: () => Promise<void>;
-  /** Shows a folder in the file manager, where that can be done from here. */
+  /** Shows a folder in the file manager, if that is possible from here. */
   openFolder?: (path: string) => Promise<void>;
-  /** Saves a text, where that is not the browser's own business; gives the file. */
+  /** Saves a text, if the browser does not do that itself; returns the file. */
   saveText?: (name: string, text: string) => Promise<string>;
-  /** The app around the page, where there is one. */
+  /** The app around the page, if there is one. */
   desktop?: Desktop;
-  /** Tries a stream that is down at once. */
+  /** Tries a stream that is down again at once. */
   retry(): void;
 }
 
@@ -88,14 +88,14 @@ export class Refused extends Error {
   }
 }
 
-/** What any error is to a person: the daemon's own words, or what can be said without it. */
+/** Any error as a failure for people: in the daemon's words, or in what can be said without it. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof Refused) return error.failure;
   const message = error instanceof Error ? error.message : String(error);
   return { code: 'failed', message, consequence: '', action: '' };
 }
 
-/** Whether somebody ended the wait. */
+/** Whether the wait was ended on purpose. */
 export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === 'AbortError';
 }

@@ -1,4 +1,4 @@
-//! The daemon's requests by name. Screens ask here and nowhere else.
+//! The daemon's requests by name. Screens send requests only through this.
 
 import { paced } from '../lib/pace';
 import type { Backend, Following } from './backend';

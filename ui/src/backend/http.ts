@@ -1,12 +1,12 @@
-//! The daemon over HTTP, from the page that it has served. The session is a cookie; what changes something carries a header
-//! that no other site's page can send.
+//! The daemon over HTTP, from a page that it served. The session is a cookie; requests that change something carry a header that no other
+//! site's page can send.
 
 import { t } from '../lib/text';
 import { Refused, type Backend, type Following, type Method, type StreamListener } from './backend';
 import { events, lines } from './lines';
 import type { Failure, Progress } from './shapes';
 
-/** Pauses before a stream is tried again: soon at first, then often enough for a person who has just started the daemon. */
+/** Pauses before a stream is tried again: short at first, then often enough for a person who has just started the daemon. */
 export const NO_SESSION_RETRY_MS = 10_000;
 const RETRY_AFTER_MS = [250, 500, 1000, 2000, 3000];
 
@@ -79,7 +79,7 @@ export class HttpBackend implements Backend {
           if (closed.signal.aborted) return;
           if (error instanceof NoSession) {
             onState('no-session');
-            // Somebody may sign in by another page of this browser: then this one goes on.
+            // If the person signs in through another page of this browser, this page continues.
             await this.#pause(NO_SESSION_RETRY_MS, closed.signal);
             continue;
           }

@@ -20,7 +20,7 @@ export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<s
   }
 }
 
-/** The data of server-sent events. Comments keep the connection alive and say nothing. */
+/** The data of server-sent events. Comments only keep the connection alive. */
 export async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   let data: string[] = [];
   for await (const line of lines(body)) {

@@ -1,4 +1,4 @@
-//! Short names for the API's types, which `ui/generate` makes from the Rust ones.
+//! Short names for the API's types, which `ui/generate` makes from the Rust types.
 
 import type { components } from './types';
 

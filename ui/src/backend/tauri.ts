@@ -1,5 +1,5 @@
-//! The daemon by way of the desktop app, whose own process holds the connection: `invoke("call")` for requests, and
-//! `invoke("listen")` with a channel of messages for streams.
+//! The daemon through the desktop app, whose own process holds the connection: `invoke("call")` for requests, and `invoke("listen")` with a
+//! channel of messages for streams.
 
 import {
   Refused,
@@ -13,7 +13,7 @@ import {
 } from './backend';
 import type { Failure, Progress } from './shapes';
 
-/** What Tauri puts into the page (`withGlobalTauri`); its package would bring no more than this. */
+/** What Tauri puts into the page (`withGlobalTauri`); its package would add nothing else. */
 export interface TauriCore {
   invoke(command: string, args?: Record<string, unknown>): Promise<unknown>;
   Channel: new () => { onmessage: (message: never) => void };
@@ -21,7 +21,7 @@ export interface TauriCore {
 
 type Message = { data: unknown } | { state: StreamState };
 
-/** Tauri's functions, where this page is in its window. */
+/** Tauri's functions, if this page is in its window. */
 export function tauri(): TauriCore | undefined {
   return (globalThis as { __TAURI__?: { core?: TauriCore } }).__TAURI__?.core;
 }
@@ -102,7 +102,7 @@ export class TauriBackend implements Backend {
     },
   };
 
-  /** What the shell refuses comes as the daemon's refusals do. */
+  /** A refusal of the shell looks like a refusal of the daemon. */
   async #refusing(command: string, args?: Record<string, unknown>): Promise<unknown> {
     try {
       return await this.core.invoke(command, args);

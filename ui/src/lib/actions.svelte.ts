@@ -1,4 +1,4 @@
-//! What can be done to a drive from several places, and the questions that come up when it is.
+//! The actions on a drive that several places offer, and the questions that they raise.
 
 import { client } from '../app';
 import { Refused } from '../backend/backend';
@@ -16,11 +16,11 @@ export function seen(failure: Failure | null): TakeOverFrom | null {
 /** One drive's buttons. */
 export class DriveActions {
   readonly doing = new Doing();
-  /** What is being done, for its button. */
+  /** The running action, for its button. */
   what = $state<'open' | 'close' | 'pause' | 'resume' | 'upload' | null>(null);
-  /** Another device has the drive: it is asked whether to take it over. */
+  /** Another device has the drive: ask whether to take it over. */
   held = $state.raw<Failure | null>(null);
-  /** The store's version lacks what this computer has seen: it is asked whether that version counts. */
+  /** The store's version lacks changes that this computer has seen: ask whether that version counts. */
   diverged = $state.raw<Failure | null>(null);
 
   constructor(readonly name: () => string) {}

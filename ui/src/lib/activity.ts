@@ -1,4 +1,4 @@
-//! Kinds of what happened, and how each looks.
+//! The kinds of activity, and how each looks.
 
 import type { ActivityKind, ActivityRow, Tone } from '../backend/shapes';
 import type { IconName } from '../parts/Icon.svelte';
@@ -27,13 +27,13 @@ export const KINDS: readonly Look[] = [
 const OTHER: Look = { kind: 'other', word: t('activity.other'), icon: 'info', tone: 'quiet' };
 
 /**
- * The list with what is newest now, `first`, on top, of which a page has so many rows. A row of what that covers and that is not in it
- * has been replaced since: uploads that follow each other are one row.
+ * The list with `first`, the newest rows, on top; a page holds `page` rows. A row in the range of `first` that is missing there has been
+ * replaced since: uploads that follow each other are one row.
  */
 export function renewed(list: ActivityRow[], first: ActivityRow[], page: number): ActivityRow[] {
   const last = first.at(-1)?.id ?? 0;
   if (first[0]?.id === list[0]?.id) return list;
-  // Where more has happened than a page holds, what is between is fetched when it is scrolled to.
+  // If more has happened than a page holds, the rows between are fetched when they are scrolled to.
   if (first.length < page || last > (list[0]?.id ?? 0)) return first;
   return [...first, ...list.filter((row) => row.id < last)];
 }

@@ -1,10 +1,10 @@
-//! One live region for all that is said aloud. What comes at short intervals replaces what was not said yet.
+//! One live region for everything that is announced. Messages that come quickly replace those that were not announced yet.
 
 import type { Failure } from '../backend/shapes';
 
 class Announcer {
   text = $state('');
-  /** What has failed after whoever had asked for it went on: it is shown until it was read. */
+  /** A failure that came after the person had moved on: it is shown until it was read. */
   late = $state.raw<Failure | null>(null);
   #timer: ReturnType<typeof setTimeout> | undefined;
 

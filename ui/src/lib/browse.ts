@@ -1,11 +1,11 @@
-//! Looking at a version that is kept, in the drive's place.
+//! Looks at a snapshot, in the drive's place.
 
 import { Refused, failureOf } from '../backend/backend';
 import type { Client } from '../backend/client';
 import type { DriveStatus, Opened } from '../backend/shapes';
 import { t } from './text';
 
-/** Opens it. A drive that was closed for that, and for nothing, is opened again as it was. */
+/** Opens the snapshot. If that fails, the drive that was closed for it is opened again as before. */
 export async function browse(client: Client, drive: DriveStatus, label: string): Promise<Opened> {
   const { name, mountpoint, attach } = drive;
   if (drive.state !== 'Closed') await client.close(name);

@@ -1,10 +1,10 @@
-//! Where the cells of the chunk map are drawn, and what they add up to.
+//! Where to draw the cells of the chunk map, and what they add up to.
 
 import type { ChunkMap, DriveStatus } from '../backend/shapes';
 
 export type CellState = ChunkMap['cells'][number];
 
-/** In the order of the legend: what needs a person first. */
+/** In the order of the legend: states that need a person first. */
 export const CELL_STATES: readonly CellState[] = [
   'failed',
   'dirty',
@@ -23,11 +23,11 @@ export interface Grid {
   gap: number;
 }
 
-/** The grid that shows so many cells in so many device pixels, with cells as large as fit `maxPitch`. */
+/** The grid for this many cells in this many device pixels, with cells as large as `maxPitch` allows. */
 export function grid(cells: number, width: number, maxPitch: number): Grid {
-  // Smaller, and the forms of cells are not told apart.
+  // In smaller cells the shapes could not be distinguished.
   const least = Math.ceil(maxPitch * 0.4);
-  // As wide as the place, and not so low that it is a line.
+  // As wide as there is space, but not so low that it becomes a line.
   const wanted = Math.sqrt((cells === 0 ? 1 : cells) * 3.2);
   const pitch = Math.max(least, Math.min(maxPitch, Math.floor(width / wanted)));
   const columns = Math.max(1, Math.floor(width / pitch));
@@ -35,7 +35,7 @@ export function grid(cells: number, width: number, maxPitch: number): Grid {
   return { columns, rows: Math.max(1, Math.ceil(cells / columns)), pitch, gap };
 }
 
-/** Indices of cells that differ, so that only they are drawn again. All of them, where the map has another form. */
+/** Indices of cells that differ, so that only they are redrawn. All indices, if the map's dimensions differ. */
 export function changed(before: ChunkMap | null, after: ChunkMap): number[] {
   const same = before?.cells.length === after.cells.length && before.cell_bytes === after.cell_bytes;
   const all = [...after.cells.keys()];
@@ -54,21 +54,21 @@ export function totals(map: ChunkMap): Total[] {
 }
 
 /**
- * Bytes of that state, as the rest of the page has them: a cell shows the most remarkable of what it stands for, however little that
- * is, so that cells add up to far more.
+ * The bytes in a state, as the rest of the page shows them. A cell shows its most remarkable state, however few of its bytes have it, so
+ * the cells add up to far more.
  */
 export function totalBytes({ state, cells }: Total, map: ChunkMap, drive: DriveStatus): number {
   const { cache, cached_bytes, size_bytes, unpushed_bytes, used_bytes } = drive;
   switch (state) {
     case 'absent':
-      // Of what files use, where that is known.
+      // Only what files use, where that is known.
       return Math.max(0, (used_bytes || size_bytes) - cached_bytes);
     case 'pinned':
       return cache.pinned_bytes;
     case 'cached':
       return cache.metadata_bytes + cache.evictable_bytes;
     default:
-      // Nothing else tells what is empty, or damaged while nothing waits.
+      // No other figure says how much is empty, or damaged while nothing waits.
       return Math.min(cells * map.cell_bytes, (state !== 'empty' && unpushed_bytes) || size_bytes);
   }
 }
@@ -80,7 +80,7 @@ export interface Run {
   cells: number;
 }
 
-/** Cells that follow each other and are alike, as one: the map as a table. */
+/** Joins equal neighbouring cells: the map as a table. */
 export function runs(map: ChunkMap): Run[] {
   const found: Run[] = [];
   map.cells.forEach((state, index) => {
@@ -91,7 +91,7 @@ export function runs(map: ChunkMap): Run[] {
   return found;
 }
 
-/** Which cell is at a place in the canvas; `undefined` outside of all. */
+/** The cell at a place in the canvas; `undefined` outside all cells. */
 export function cellAt(x: number, y: number, { columns, pitch }: Grid, cells: number): number | undefined {
   const column = Math.floor(x / pitch);
   if (x < 0 || y < 0 || column >= columns) return undefined;

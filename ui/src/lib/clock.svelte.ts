@@ -1,4 +1,4 @@
-//! The time, for what is told as an age: it moves on every half minute while somebody looks.
+//! The time, for ages: it advances every half minute while the page is visible.
 
 class Clock {
   now = $state(Date.now());

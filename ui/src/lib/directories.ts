@@ -1,6 +1,6 @@
-//! Paths of this computer, as they are shown and put together.
+//! Paths of this computer: how to show and join them.
 
-/** What cannot be seen, or turns the reading direction round, is written out: a name may hold any character but a slash. */
+/** Writes out characters that are invisible or change the reading direction: a name may contain any character but a slash. */
 export const shown = (name: string): string =>
   name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ''}}`);
 
@@ -8,10 +8,10 @@ export const shown = (name: string): string =>
 export const below = (directory: string, name: string): string =>
   directory.endsWith('/') ? directory + name : `${directory}/${name}`;
 
-/** Whether file managers leave it out. */
+/** Whether file managers hide it. */
 export const isHidden = (name: string): boolean => name.startsWith('.');
 
-/** Whether a directory can be called so: one part of a path, of what can be seen. */
+/** Whether a directory can have this name: one part of a path, in visible characters. */
 export const validDirectory = (name: string): boolean =>
   name !== '' &&
   name !== '.' &&

@@ -1,5 +1,4 @@
-//! What has been typed into the wizard so far. It outlives the page; secrets do not: they are in [`Typed`], which is never
-//! written anywhere.
+//! What has been typed into the wizard so far. It outlives the page; secrets do not: they are in [`Typed`], which is never stored.
 
 import { namesUser } from './store-url';
 
@@ -24,7 +23,7 @@ export interface Draft {
   mountpoint: string;
   cache: string;
   acceptWeak: boolean;
-  /** The drive goes beside other files of its place, and not into a directory of its own. */
+  /** Puts the drive next to the other files of its place, and not into its own directory. */
   beside: boolean;
 }
 
@@ -46,7 +45,7 @@ export const nothingTyped = (): Typed => ({
   recovery: '',
 });
 
-/** The daemon refuses one of fewer characters. */
+/** The daemon refuses a passphrase with fewer characters. */
 export const shortPassphrase = (passphrase: string) => [...passphrase].length < 8;
 
 export const emptyDraft = (): Draft => ({
@@ -79,7 +78,7 @@ export function load(storage: Pick<Storage, 'getItem'>): Draft {
   const draft = emptyDraft();
   try {
     const kept = JSON.parse(storage.getItem(KEY) ?? '{}') as Record<string, unknown>;
-    // Only what is known and of its type: an older version may have written it.
+    // Take only known fields of the right type: an older version may have written this.
     for (const [name, value] of Object.entries(draft)) {
       if (typeof kept[name] === typeof value) Object.assign(draft, { [name]: kept[name] });
     }
@@ -92,13 +91,13 @@ export function load(storage: Pick<Storage, 'getItem'>): Draft {
 export function save(storage: Pick<Storage, 'setItem'>, draft: Draft): void {
   try {
     const known = Object.keys(emptyDraft());
-    // No password is kept, also where it is in an address.
+    // No password is kept, not even one inside an address.
     const isSafe = (name: string, value: unknown) =>
       !['address', 'endpoint'].includes(name) || !namesUser(String(value));
     const kept = Object.entries(draft).filter(([name, value]) => known.includes(name) && isSafe(name, value));
     storage.setItem(KEY, JSON.stringify(Object.fromEntries(kept)));
   } catch {
-    // Then it lasts as long as the page does.
+    // Then it lasts only as long as the page.
   }
 }
 
@@ -106,11 +105,11 @@ export function forget(storage: Pick<Storage, 'removeItem'>): void {
   try {
     storage.removeItem(KEY);
   } catch {
-    // Nothing was kept either.
+    // Then nothing was kept either.
   }
 }
 
-/** What a drive may be called that is called so elsewhere. */
+/** A valid name for a drive that has another name elsewhere. */
 export function nameFrom(text: string): string {
   return text
     .replace(/[^A-Za-z0-9._-]+/g, '-')
@@ -118,7 +117,7 @@ export function nameFrom(text: string): string {
     .slice(0, 64);
 }
 
-/** What a drive may be called: a part of a path, as the daemon has it. */
+/** Whether a drive can have this name: a part of a path, as the daemon demands. */
 export function validName(name: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/.test(name);
 }

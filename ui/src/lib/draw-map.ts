@@ -1,11 +1,11 @@
-//! Draws the chunk map. Each state has a form of its own beside its colour.
+//! Draws the chunk map. Each state has its own shape as well as its colour.
 
 import type { ChunkMap } from '../backend/shapes';
 import type { CellState, Grid } from './chunkmap';
 
 export type Colours = Record<CellState, string> & { paper: string };
 
-/** The colours of the look that holds now: light, dark, more contrast. */
+/** The colours of the current look: light, dark, more contrast. */
 export function colours(of: Element): Colours {
   const style = getComputedStyle(of);
   const value = (name: string) => style.getPropertyValue(name).trim();
@@ -47,12 +47,12 @@ export function drawCell(
       context.fillRect(x + inset, y + inset, side - 2 * inset, side - 2 * inset);
       break;
     case 'empty':
-      // Its edge.
+      // Only the edge.
       context.fillRect(x, y, side, side);
       context.clearRect(x + 1, y + 1, side - 2, side - 2);
       break;
     case 'dirty':
-      // The lower half, cut aslant.
+      // The lower half, cut diagonally.
       triangle(context, [x, y], [x, y + side], [x + side, y + side]);
       break;
     case 'uploading':
@@ -82,7 +82,7 @@ function triangle(context: CanvasRenderingContext2D, ...[a, b, c]: [Point, Point
   context.fill();
 }
 
-/** Draws the cells at these indices, each at its place in the grid. */
+/** Draws the cells with these indices, each at its place in the grid. */
 export function drawCells(
   context: CanvasRenderingContext2D,
   map: ChunkMap,

@@ -1,6 +1,6 @@
-//! Enter in a field of a form, where something has to be asked before the form can go on.
+//! Enter in a field of a form, where another question comes before the form can continue.
 
-/** Does `act` at Enter while it is `wanted`, instead of going on. */
+/** On Enter, does `act` instead of continuing, if it is `wanted`. */
 export function enter(wanted: () => boolean, act: () => Promise<unknown>) {
   return (event: KeyboardEvent): void => {
     if (event.key !== 'Enter' || !wanted() || !(event.target instanceof HTMLInputElement)) return;

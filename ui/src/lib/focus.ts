@@ -1,17 +1,17 @@
-//! Where the focus goes when what has it leaves the page: to what is nearest, and not to where the page begins.
+//! Moves the focus when the element that has it leaves the page: to the nearest element, and not to the start of the page.
 
 const USABLE = 'a[href], button:not([disabled]), input:not([disabled]), select, [tabindex="0"]';
 
-/** Sees to it until the returned function is called. */
+/** Does this until the returned function is called. */
 export function keepFocus(): () => void {
-  // What has it, and all that it is in. A question over the page gives it back by itself.
+  // The element with the focus, and all elements around it. A dialog gives the focus back by itself.
   let path: Element[] = [];
   const of = (target: EventTarget | null) => {
     path = [];
     for (let one = target as Element | null; one; one = one.parentElement) path.push(one);
   };
   const focused = (event: FocusEvent) => of(event.target);
-  // Who points elsewhere has let it go.
+  // A click elsewhere gives up the focus.
   const pressed = (event: PointerEvent) => {
     if (!path[0]?.contains(event.target as Node)) path = [];
   };

@@ -1,11 +1,11 @@
-//! What becomes of two versions of a drive.
+//! What happens to two versions of a drive.
 
 import { Refused } from '../backend/backend';
 import type { Client } from '../backend/client';
 
 /**
- * Opens a drive where it was, and what its fork has become. A drive that another computer has open is opened to be looked at. Where one of
- * both cannot be opened, the other is all the same.
+ * Opens a drive in its old place, and the drive that its fork has become. A drive that another computer has open is opened read-only. If
+ * one of the two cannot be opened, the other still is.
  */
 export async function openBoth(client: Client, drive: string, kept: string, place: string | null): Promise<void> {
   const at = place ? { at: place } : {};

@@ -8,7 +8,7 @@ const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 export function bytes(value: number): string {
   let unit = 0;
   let scaled = Math.max(0, value);
-  // 999.6 KiB would be read as 1000 KiB.
+  // 999.6 KiB would be shown as 1000 KiB.
   while (scaled >= 999.5 && unit < UNITS.length - 1) {
     scaled /= 1024;
     unit += 1;
@@ -17,14 +17,16 @@ export function bytes(value: number): string {
   return `${text.replace(/\.0$/, '')} ${UNITS[unit] ?? ''}`;
 }
 
-/** What is only on this computer, at the beginning of a sentence: so many bytes, or something that nobody has counted. */
+/** The amount that is only on this computer, at the beginning of a sentence: a size, or "some" if it was not counted. */
 export const unsent = (value: number, known: boolean): string => (known ? bytes(value) : t('unsent.some'));
 
 export function rate(bytesPerSecond: number): string {
   return t('unit.per_second', { size: bytes(bytesPerSecond) });
 }
 
-/** Bytes that a person writes, as the command line has it: `20G` and `20 GiB` are binary, `20 GB` is decimal. `undefined` where it is none. */
+/**
+ * Reads bytes that a person typed, like the command line: `20G` and `20 GiB` are binary, `20 GB` is decimal. `undefined` if it is no size.
+ */
 export function parseBytes(text: string): number | undefined {
   const [, number = '', unit = '', rest = ''] = /^\s*(\d+(?:[.,]\d+)?)\s*([kmgtp]?)(i?b)?\s*$/i.exec(text) ?? [];
   if (number === '') return undefined;
@@ -42,7 +44,7 @@ export function ago(ms: number): string {
   return t('time.days_ago', { count: Math.floor(hours / 24) });
 }
 
-/** How long, of which two parts matter: `4 min`, `2 h 5 min`. */
+/** How long, with at most two parts: `4 min`, `2 h 5 min`. */
 export function duration(seconds: number): string {
   if (seconds < 60) return t('time.seconds', { count: Math.max(1, Math.round(seconds)) });
   const minutes = Math.round(seconds / 60);
@@ -50,7 +52,7 @@ export function duration(seconds: number): string {
   return t('time.hours', { hours: Math.floor(minutes / 60), minutes: minutes % 60 });
 }
 
-// Making one of these takes longer than a row of a list may.
+// Making a formatter takes longer than drawing a row of a list may.
 const shape = (options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat('en-GB', options);
 const ofDay = { day: 'numeric', month: 'short' } as const;
 const [thisYear, anyYear] = [shape(ofDay), shape({ ...ofDay, year: 'numeric' })];
@@ -60,7 +62,7 @@ const hours = shape({ hour: '2-digit', minute: '2-digit' });
 export const day = (time: Date, now: Date): string =>
   (time.getFullYear() === now.getFullYear() ? thisYear : anyYear).format(time);
 
-/** A time of today by its hour, else with its day. */
+/** The hour for a time of today, otherwise with the day. */
 export function moment(at: string | Date, now: Date): string {
   const time = typeof at === 'string' ? new Date(at) : at;
   if (Number.isNaN(time.getTime())) return '';
@@ -68,14 +70,14 @@ export function moment(at: string | Date, now: Date): string {
   return time.toDateString() === now.toDateString() ? hour : `${day(time, now)}, ${hour}`;
 }
 
-/** A time that is near, to the second. */
+/** A near time, to the second. */
 export const second = (at: string): string => new Date(at).toLocaleTimeString('en-GB');
 
 export function percent(part: number, whole: number): number {
   return whole <= 0 ? 0 : Math.min(100, Math.max(0, (part / whole) * 100));
 }
 
-/** With a capital and a full stop: findings are parts of sentences. */
+/** With a capital letter and a full stop: findings are only parts of sentences. */
 export function sentence(text: string, end = '.'): string {
   const whole = text.trim();
   return whole === '' ? '' : whole[0]?.toUpperCase() + whole.slice(1) + (/[.?!]$/.test(whole) ? '' : end);

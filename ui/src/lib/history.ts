@@ -9,14 +9,14 @@ export interface Sample {
 /** Two minutes. */
 export const SHOWN_MS = 120_000;
 
-/** Bytes that were sent and received until a moment. */
+/** The bytes sent and received up to a moment. */
 export interface Counted {
   atMs: number;
   sent: number;
   received: number;
 }
 
-/** Rates between what was counted, in bytes per second. Counters that begin anew (the drive was opened again) give nothing. */
+/** The rates between the counts, in bytes per second. Counters that restarted (the drive was opened again) give none. */
 export function samples(counted: readonly Counted[]): Sample[] {
   return counted.slice(1).flatMap((now, index) => {
     const before = counted[index];
@@ -27,12 +27,12 @@ export function samples(counted: readonly Counted[]): Sample[] {
   });
 }
 
-/** What is kept of it, with the newest added. */
+/** The counts that are still shown, with the newest added. */
 export function counted(before: readonly Counted[], now: Counted): Counted[] {
   return [...before.filter((one) => now.atMs - one.atMs <= SHOWN_MS), now];
 }
 
-/** The top of the scale: a round figure that none is above. */
+/** The top of the scale: a round figure that no sample exceeds. */
 export function ceiling(shown: readonly Sample[]): number {
   const most = Math.max(16 * 1024, ...shown.flatMap((sample) => [sample.up, sample.down]));
   const power = 2 ** Math.floor(Math.log2(most));

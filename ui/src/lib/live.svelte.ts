@@ -1,4 +1,4 @@
-//! What the daemon says of all drives at any time, as long as somebody looks.
+//! The daemon's messages about all drives, while the page is visible.
 
 import type { Backend, StreamState } from '../backend/backend';
 import type { Card, Overview } from '../backend/shapes';
@@ -12,12 +12,12 @@ export type Connection = 'connecting' | StreamState;
 export class Live {
   overview = $state.raw<Overview | null>(null);
   connection = $state<Connection>('connecting');
-  /** When what is shown was true, while it is not what holds now. */
+  /** If the data is not current: when it was. */
   staleSince = $state<number | null>(null);
-  /** How often something was drawn: what the tests of the pace count. */
+  /** How often something was drawn; the tests of the pace count this. */
   drawn = 0;
   #close: (() => void) | undefined;
-  /** What is to be drawn next. */
+  /** The overview to draw next. */
   #newest: Overview | undefined;
   #at = 0;
 
@@ -31,7 +31,7 @@ export class Live {
     const look = () => {
       const hidden = document.visibilityState === 'hidden';
       beat.hidden = hidden;
-      // While hidden nothing is listened to, and so nothing is computed in the daemon either.
+      // Listen to nothing while hidden, so that the daemon computes nothing either.
       if (hidden) this.#leave();
       else this.#listen();
     };
@@ -66,7 +66,7 @@ export class Live {
 
   #leave(): void {
     this.#close?.();
-    // What is not shown yet is old by the time that somebody looks again.
+    // Data that is not shown yet will be old when somebody looks again.
     this.#close = this.#newest = undefined;
     this.#remember();
   }
@@ -77,7 +77,7 @@ export class Live {
     this.#newest = undefined;
     this.drawn += 1;
     this.#at = Date.now();
-    // What came just before the connection ended is drawn after it, and is the last that is known.
+    // A message that came just before the connection ended is drawn after the end: it is the last known state.
     const ended = this.connection === 'down' || this.connection === 'no-session';
     this.staleSince = ended ? this.#at : null;
     const before = this.overview?.drives ?? [];
@@ -89,7 +89,7 @@ export class Live {
     try {
       this.storage.setItem(LAST, JSON.stringify({ at: this.#at, overview: this.overview }));
     } catch {
-      // Without it the next page begins with placeholders.
+      // Without it the next page starts with placeholders.
     }
   };
 
@@ -100,7 +100,7 @@ export class Live {
       this.overview = last.overview;
       this.staleSince = this.#at = last.at;
     } catch {
-      // What cannot be read is not shown.
+      // Data that cannot be read is not shown.
     }
   }
 }

@@ -1,4 +1,4 @@
-//! Counts changes of the look (light, dark, contrast), after which canvases have to be drawn again.
+//! Counts changes of the look (light, dark, contrast): each of them makes canvases redraw.
 
 class Look {
   version = $state(0);

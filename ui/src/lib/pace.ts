@@ -1,4 +1,4 @@
-//! When what has changed is shown: at most so often, and not while nobody can see it.
+//! Limits how often changes are shown: not more often than the pace, and not while nobody can see them.
 //!
 //! The clock and the timer are arguments: a test runs on virtual time.
 
@@ -30,7 +30,7 @@ export class Pace {
     readonly timers: Timers = realTimers,
   ) {}
 
-  /** Something is to be shown. */
+  /** Something is ready to be shown. */
   push(): void {
     this.#waiting = true;
     this.#arm();
@@ -63,12 +63,12 @@ export class Pace {
 
 const due: (() => void)[] = [];
 
-/** The beat on which everything is drawn that changes by itself: what comes at about the same time is drawn once. */
+/** The beat for everything that changes by itself: changes that come at about the same time are drawn once. */
 export const beat = new Pace(() => {
   for (const show of due.splice(0)) show();
 });
 
-/** Shows something on the next one. */
+/** Shows something on the next beat. */
 export function onBeat(show: () => void): void {
   due.push(show);
   beat.push();
@@ -76,7 +76,7 @@ export function onBeat(show: () => void): void {
 
 export const nextBeat = (): Promise<void> => new Promise(onBeat);
 
-/** Shows the newest of many values on beats. */
+/** Shows only the newest of many values, on beats. */
 export function paced<T>(show: (value: T) => void): (value: T) => void {
   let newest: { value: T } | undefined;
   return (value) => {

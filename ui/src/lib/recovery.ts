@@ -7,7 +7,7 @@ export function groups(key: string): string[] {
     .filter((group) => group !== '');
 }
 
-/** Two different groups, neither of them the first, which one remembers from a glance. `random` is in [0, 1). */
+/** Two different groups, never the first, which people remember from a glance. `random` is in [0, 1). */
 export function asked(count: number, random: () => number): [number, number] {
   const from = count > 2 ? 1 : 0;
   const first = from + Math.floor(random() * (count - from));

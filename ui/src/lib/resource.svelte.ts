@@ -1,4 +1,4 @@
-//! Something that is asked for, and how that stands: never asked, on its way, here, here but old, refused.
+//! Requested data, and its state: never requested, on its way, here, here but old, refused.
 
 import { failureOf, isAbort } from '../backend/backend';
 import type { Failure } from '../backend/shapes';
@@ -12,7 +12,7 @@ export class Resource<T> {
 
   constructor(readonly ask: () => Promise<T>) {}
 
-  /** Asks again. An answer that a later question has overtaken is dropped. */
+  /** Requests it again. An answer that a later request has overtaken is dropped. */
   refresh = async (): Promise<void> => {
     const asked = ++this.#asked;
     try {
@@ -27,7 +27,7 @@ export class Resource<T> {
     }
   };
 
-  /** Asks now and every so often, one question at a time, while somebody can see the answers. */
+  /** Requests it now and at intervals, one request at a time, while somebody can see the answers. */
   every(ms: number): () => void {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let stopped = false;
@@ -51,12 +51,12 @@ export class Resource<T> {
   }
 }
 
-/** Something that is being done because a person has asked for it. */
+/** Something that a person has started. */
 export class Doing {
   busy = $state(false);
   failure = $state.raw<Failure | null>(null);
 
-  /** Does it, and gives what came of it; `undefined` where it failed, which is then shown. */
+  /** Does it, and returns the result; `undefined` if it failed. The failure is then shown. */
   run = async <T>(work: () => Promise<T>): Promise<T | undefined> => {
     if (this.busy) return undefined;
     this.busy = true;

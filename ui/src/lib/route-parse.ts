@@ -1,4 +1,4 @@
-//! Where one is, by the address's fragment: reloading and going back work, and nothing of it reaches the daemon.
+//! The current place, from the address's fragment: reloading and going back work, and none of it reaches the daemon.
 
 export type Route =
   | { screen: 'drives' }

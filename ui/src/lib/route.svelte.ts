@@ -1,4 +1,5 @@
-//! Where one is, and going elsewhere. Every way leads by here: links, the app around the page, and the browser's own back and forward.
+//! The current place, and going elsewhere. Every way comes through here: links, the app around the page, and the browser's back and
+//! forward.
 
 import { href, parse, type Route } from './route-parse';
 
@@ -6,11 +7,11 @@ export { href, type Route };
 
 export class Router {
   current = $state.raw<Route>(parse(location.hash));
-  /** Where one wanted to go while that has to be asked about. */
+  /** The destination, while the person is asked whether to leave. */
   asked = $state.raw<Route | null>(null);
-  /** Whether that has to be asked about now. */
+  /** Whether leaving needs a question now. */
   holds = () => false;
-  /** The place of this entry in the history, which each of them remembers. */
+  /** The position of this entry in the history; each entry stores its own. */
   #at = 0;
 
   constructor() {
@@ -23,7 +24,7 @@ export class Router {
     location.hash = href(route);
   }
 
-  /** Goes where one wanted to, all the same. */
+  /** Goes to the destination anyway. */
   leave(): void {
     const to = this.asked;
     this.asked = null;
@@ -37,7 +38,7 @@ export class Router {
     const { at } = (history.state ?? {}) as { at?: number };
     if (href(to) !== href(this.current) && this.holds()) {
       this.asked = to;
-      // The entry that was come to is left again, whichever way led to it; what was come from is told as no change.
+      // Return from the new entry, whichever way led there; returning to the current route counts as no change.
       history.go(at === undefined ? -1 : this.#at - at);
       return;
     }

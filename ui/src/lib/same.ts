@@ -1,6 +1,6 @@
-//! What did not change keeps its identity, so that only what changed is drawn.
+//! Unchanged values keep their identity, so that only changes are drawn.
 
-/** The new list, with the old objects wherever they say the same. The old list itself, where all do. */
+/** The new list, with the old objects wherever they are equal. The old list itself, if all are. */
 export function kept<T>(before: readonly T[], after: readonly T[], key: (value: T) => string): T[] {
   const known = new Map(before.map((value) => [key(value), value]));
   const merged = after.map((value) => {

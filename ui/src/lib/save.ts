@@ -1,4 +1,4 @@
-//! Saves a text as a file of a person's own. A browser shows where; where it is the app that saves, the file is given.
+//! Saves a text as the person's own file. A browser shows where; if the app saves it, this returns the file.
 
 import { backend } from '../app';
 

@@ -1,4 +1,4 @@
-//! How a tone and a state's icon are drawn.
+//! How to draw a tone and a state's icon.
 
 import type { Tone } from '../backend/shapes';
 import { isIcon, type IconName } from '../parts/Icon.svelte';

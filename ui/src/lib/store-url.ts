@@ -1,25 +1,25 @@
-//! The address of a store, made of what a person has typed into the wizard.
+//! The address of a store, made from what a person typed into the wizard.
 
 import type { StoreCredentials } from '../backend/shapes';
 import type { Draft, Typed } from './draft';
 import { t } from './text';
 
-/** Whether there is a user in it, and perhaps a password, which have fields of their own and are kept elsewhere. */
+/** Whether it contains a user, and perhaps a password: these have their own fields and are stored elsewhere. */
 export const namesUser = (text: string): boolean => /^\s*(\w+:\/\/)?[^/?#]*@/.test(text);
 
-/** Whether what is sent there, a password too, can be read on the way: without TLS, and to another computer. */
+/** Whether others can read what is sent there on the way, even a password: without TLS, and to another computer. */
 export const inTheClear = (text: string): boolean =>
   /^\s*http:\/\/(?!(localhost|127[.\d]+|\[::1\])([:/?#]|\s*$))./i.test(text);
 
-/** What makes no sense as it was typed; what is empty is missing, and not wrong. */
+/** Whether the typed text makes no sense. Empty text is missing, not wrong. */
 export const wrongAddress = (text: string): boolean =>
   namesUser(text) || /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
 export const wrongBucket = (text: string): boolean => /[\s/?#]/.test(text.trim());
 export const wrongPath = (text: string): boolean => /^[^/]/.test(text.trim());
-/** The same where the daemon knows whose home it is. */
+/** The same for a path that may begin with `~/`: the daemon knows whose home that is. */
 export const wrongPlace = (text: string): boolean => !text.trim().startsWith('~/') && wrongPath(text);
 
-/** Where a drive's data is to live; `undefined` while something that it needs is missing or wrong. */
+/** The address of the drive's store; `undefined` while a part of it is missing or wrong. */
 export function storeUrl(draft: Draft): string | undefined {
   switch (draft.kind) {
     case 's3': {
@@ -41,7 +41,7 @@ export function storeUrl(draft: Draft): string | undefined {
     }
     case 'file': {
       const directory = draft.directory.trim();
-      // As a path: in the address of a file per cent signs would stand for something else.
+      // As a path: in a file URL, per cent signs would have another meaning.
       if (directory.startsWith('~/') && directory.length > 2) return directory;
       return directory.startsWith('/') && directory.length > 1 ? `/${parts(directory).join('/')}` : undefined;
     }
@@ -54,7 +54,7 @@ function withScheme(address: string): string {
   return /^\w+:\/\//.test(address) ? address : `https://${address}`;
 }
 
-/** What a path consists of. */
+/** The parts of a path. */
 function parts(text: string): string[] {
   return text
     .trim()
@@ -62,12 +62,12 @@ function parts(text: string): string[] {
     .filter((part) => part !== '');
 }
 
-/** A path as it is in a URL. */
+/** A path in the form that a URL needs. */
 function path(text: string): string {
   return parts(text).map(encodeURIComponent).join('/');
 }
 
-/** Who asks there; `undefined` where nothing was typed, so that what is kept already is used. */
+/** The credentials for the store; `undefined` if nothing was typed, so that saved ones are used. */
 export function credentials(draft: Draft, typed: Typed): StoreCredentials | undefined {
   if (draft.kind === 's3' && typed.secretKey !== '') {
     return { kind: 's3', access_key: draft.accessKey.trim(), secret_key: typed.secretKey.trim() };
@@ -81,7 +81,7 @@ export function credentials(draft: Draft, typed: Typed): StoreCredentials | unde
   return undefined;
 }
 
-/** Whether two addresses are in the same place of logins: a bucket of one server, or one WebDAV server's path. */
+/** Whether a login for one address is valid for the other: a bucket of one server, or a path on one WebDAV server. */
 export function sameLogin(login: string, store: string): boolean {
   if (login.startsWith('s3://') !== store.startsWith('s3://')) return false;
   const path = (address: string) => `${address.replace(/\/?(\?.*)?$/, '')}/`;
@@ -93,7 +93,7 @@ export function sameLogin(login: string, store: string): boolean {
   return place(login) === place(store);
 }
 
-/** A store as people read it: the bucket or path, and the server where it is not the usual one. */
+/** A store's name for people: the bucket or path, and the server if it is not the usual one. */
 export function storeName(store: string): string {
   if (store.startsWith('file://') || /^[/~]/.test(store)) return store;
   if (!store.startsWith('s3://')) return decoded(store.replace(/\?.*$/, ''));
@@ -102,7 +102,7 @@ export function storeName(store: string): string {
   return endpoint ? t('store.at', { store: decoded(address), server: endpoint }) : decoded(address);
 }
 
-/** An address as it is read; as it is, where it was never made for reading. */
+/** An address as people read it; unchanged if it cannot be decoded. */
 function decoded(address: string): string {
   try {
     return decodeURI(address);

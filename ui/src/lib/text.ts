@@ -1,4 +1,4 @@
-//! The one catalogue of texts. What is asked for by a wrong key does not compile.
+//! The one catalogue of texts. A wrong key does not compile.
 
 import catalogue from '$texts';
 
@@ -10,8 +10,8 @@ const plurals = new Intl.PluralRules('en');
 const numbers = new Intl.NumberFormat('en');
 
 /**
- * A text with its `{placeholders}` filled in. `count` decides which form of a plural it is. What is built has most texts in place of
- * their keys.
+ * A text with its `{placeholders}` filled in. `count` selects the form of a plural. In the built pages most keys have been replaced with
+ * their texts.
  */
 export function t(key: TextKey, values: Record<string, string | number> = {}): string {
   const entry: string | Plural = (catalogue as Partial<Catalogue>)[key] ?? key;

@@ -1,10 +1,10 @@
-//! The folder tree of Keep offline: what is ticked, what that would change, and how one moves through it by keys.
+//! The folder tree of Keep offline: what is ticked, what that would change, and moving through it by keys.
 
 import type { FolderEntry } from '../backend/shapes';
 
 export type Tick = 'on' | 'off' | 'some';
 
-/** What a person has asked for so far, by path: `true` to keep, `false` to keep no more. Nothing of it is done yet. */
+/** What a person has chosen so far, by path: `true` to keep, `false` to stop keeping. Nothing of it is done yet. */
 export type Wishes = ReadonlyMap<string, boolean>;
 
 export const ROOT = '';
@@ -28,25 +28,25 @@ export function kept(path: string, pins: readonly string[]): boolean {
   return pins.some((pin) => within(path, pin));
 }
 
-/** How the box of a path stands, with what was wished. */
+/** The state of a path's box, with the choices so far. */
 export function tick(path: string, pins: readonly string[], wishes: Wishes): Tick {
   const left = after(pins, wishes);
   if (kept(path, left)) return 'on';
   return left.some((pin) => within(pin, path)) ? 'some' : 'off';
 }
 
-/** The pins that there would be. */
+/** The pins after the choices. */
 export function after(pins: readonly string[], wishes: Wishes): string[] {
   const left = pins.filter((pin) => wishes.get(pin) !== false);
   return [...new Set([...left, ...[...wishes].filter(([, keep]) => keep).map(([path]) => path)])];
 }
 
-/** The wishes once the box of `path` was used. One is taken back by using it again. */
+/** The choices after the box of `path` was used. Using a box twice undoes the choice. */
 export function toggle(path: string, pins: readonly string[], wishes: Wishes): Wishes {
   const next = new Map(wishes);
   if (tick(path, pins, wishes) === 'on') {
     next.delete(path);
-    // Wishes below it, which it had covered, go too.
+    // Choices below it, which it had covered, go too.
     for (const [other, keep] of wishes) if (keep && within(other, path)) next.delete(other);
     for (const pin of pins) if (within(pin, path)) next.set(pin, false);
   } else {
@@ -56,7 +56,7 @@ export function toggle(path: string, pins: readonly string[], wishes: Wishes): W
   return next;
 }
 
-/** A box that is on because of a folder above it cannot be used: a pin covers what is below it. */
+/** The folder above that keeps this path: a pin covers everything below it, so the box of this path cannot be used. */
 export function coveredBy(path: string, pins: readonly string[], wishes: Wishes): string | undefined {
   return after(pins, wishes).find((pin) => pin !== path && within(path, pin));
 }
@@ -66,7 +66,7 @@ export function changes(wishes: Wishes): { keep: string[]; release: string[] } {
   return { keep: of(true), release: of(false) };
 }
 
-/** Of a folder so many are shown at first. */
+/** How many entries of a folder are shown at first. */
 export const ROWS = 500;
 
 export interface Row {
@@ -74,16 +74,16 @@ export interface Row {
   entry: FolderEntry;
   level: number;
   open: boolean;
-  /** Its place among what is in the same folder. */
+  /** Its position among the entries of its folder. */
   position: number;
   count: number;
-  /** The folder of which it shows more: it is no file itself. */
+  /** The folder whose further entries this row shows: the row itself is no file. */
   more?: string;
 }
 
 const REST = { name: '\0', kind: 'file' } as FolderEntry;
 
-/** The rows that are shown, from what is known of each open folder, as many as `limits` allows. */
+/** The rows to show, from the known entries of each open folder, as many as `limits` allows. */
 export function rows(
   known: ReadonlyMap<string, readonly FolderEntry[]>,
   open: ReadonlySet<string>,
@@ -115,7 +115,7 @@ export function rows(
   return found;
 }
 
-/** How an entry is: of a folder that was looked into as what is in it, which only together says something; else as the daemon has it. */
+/** The state of an entry. An open folder's own state says nothing, so it follows from its entries; other states come from the daemon. */
 export function stateOf(
   path: string,
   entry: FolderEntry,

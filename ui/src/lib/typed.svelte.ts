@@ -1,13 +1,13 @@
-//! What a form begins with, and what was typed over it.
+//! A form's initial value, and what was typed over it.
 
 import { untrack } from 'svelte';
 
 const same = (one: unknown, other: unknown) => JSON.stringify(one) === JSON.stringify(other);
 
-/** Shows what holds, also when that changes elsewhere, until something else is typed. */
+/** Shows the current value, and follows its changes, until something else is typed. */
 export class Typed<T> {
   value = $state.raw() as T;
-  /** How often it has followed: a field that has a text of its own begins anew then. */
+  /** How often it has followed: a field with its own text then starts again. */
   followed = $state(0);
   changed = $derived.by(() => !same(this.value, this.holds()));
 

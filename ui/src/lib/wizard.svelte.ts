@@ -1,4 +1,4 @@
-//! The wizard's state: what was typed, what the store said, and how far the making of the drive is.
+//! The wizard's state: what was typed, what the store answered, and the progress of making the drive.
 
 import { backend, client, live } from '../app';
 import { Refused, failureOf } from '../backend/backend';
@@ -21,23 +21,23 @@ import { t } from './text';
 
 export const STEPS = ['kind', 'store', 'drive', 'protection', 'place', 'summary'] as const;
 export type Step = (typeof STEPS)[number];
-/** What is done at the end, one after the other. */
+/** The stages at the end, in order. */
 export type Stage = 'create' | 'recovery' | 'limit' | 'open' | 'done';
 
-/** How a drive is opened that another computer has open. */
+/** How to open a drive that another computer has open. */
 interface How {
   read_only?: boolean;
   take_over?: boolean;
   take_over_from?: TakeOverFrom | null;
 }
 
-/** As the daemon has it: ext4 with a journal needs about this. */
+/** The daemon's limit: an ext4 with a journal needs about this. */
 const SIZE_MIN = 16 * 1024 * 1024;
 
-/** The one whose drive is being made, until its recovery key is written down: who goes elsewhere finds it again. */
+/** The wizard whose drive is being made, until its recovery key is written down: a person who leaves finds it again. */
 let unfinished: Wizard | null = null;
 
-// That key is told only once. Nothing survives the page.
+// The key is shown only once. Nothing survives the page.
 addEventListener('beforeunload', (event) => {
   if (unfinished?.tells) event.preventDefault();
 });
@@ -45,7 +45,7 @@ addEventListener('beforeunload', (event) => {
 export class Wizard {
   draft = $state<Draft>(load(localStorage));
   typed = $state(nothingTyped());
-  /** Something of an earlier visit is back. */
+  /** Input of an earlier visit is back. */
   resumed = $state(false);
   logins = $state.raw<StoreLogin[]>([]);
 
@@ -56,16 +56,16 @@ export class Wizard {
   testFailure = $state.raw<Failure | null>(null);
   #failedAs = $state('');
 
-  /** The drives that the store has, once what unlocks them was typed. */
+  /** The drives in the store, once their secrets were typed. */
   #found = $state.raw<StoreDrive[] | null>(null);
   #foundAs = $state('');
-  /** The identity of the one that it is to be. */
+  /** The UUID of the chosen drive. */
   chosen = $state('');
   finding = $state(false);
   findFailure = $state.raw<Failure | null>(null);
 
   stage = $state<Stage | null>(null);
-  /** Where it failed, and why. */
+  /** The stage that failed, and why. */
   failed = $state.raw<{ stage: Stage; failure: Failure } | null>(null);
   progress = $state.raw<Progress | null>(null);
   created = $state.raw<Created | null>(null);
@@ -75,18 +75,18 @@ export class Wizard {
   login = $derived(
     this.url === undefined ? undefined : this.logins.find((one) => sameLogin(one.store, this.url ?? '')),
   );
-  /** The store did not take what was typed as its login, and that was not changed since. */
+  /** The store refused the typed login, and the login has not changed since. */
   wrongLogin = $derived(this.testFailure?.code === 'credentials' && this.#failedAs === this.#asked());
-  /** The passphrase or the recovery key is wrong, and was not changed since. */
+  /** The passphrase or the recovery key is wrong, and has not changed since. */
   wrongKey = $derived(
     (this.findFailure?.code === 'passphrase_wrong' || this.findFailure?.code === 'passphrase_needed') &&
       this.#foundAs === this.#unlockedBy(),
   );
-  /** What the store said of what is typed now. */
+  /** The store's test result for what is typed now. */
   verdict = $derived(this.tested && this.#testedAs === this.#asked() ? this.tested : null);
-  /** Where the drive is to be: in a directory of its own where others have files, unless it was decided otherwise. */
+  /** The place for the drive: its own directory if the place has other files, unless the person decided otherwise. */
   target = $derived((!this.draft.existing && !this.draft.beside ? this.verdict?.instead : undefined) ?? this.url);
-  /** What the store has, by what is typed now. */
+  /** The drives in the store, for what is typed now. */
   drives = $derived(this.#found && this.#foundAs === this.#unlockedBy() ? this.#found : null);
   step = $derived<Step>(STEPS[this.draft.step] ?? 'kind');
   sizeBytes = $derived(parseBytes(this.draft.size));
@@ -95,17 +95,17 @@ export class Wizard {
   large = $derived((this.sizeBytes ?? 0) >= SIZE_MIN);
   named = $derived(validName(this.draft.name.trim()) && !this.taken);
 
-  /** Whether a recovery key is about to be told, or is told and not written down yet. */
+  /** Whether a recovery key is about to be shown, or is shown and not written down yet. */
   tells = $derived(
     this.stage === 'recovery' ||
       (this.stage === 'create' && !this.failed && !this.draft.existing && this.draft.encrypt),
   );
 
-  /** The one that is not finished, or a new one. */
+  /** The unfinished wizard, or a new one. */
   static current(): Wizard {
     if (unfinished) return unfinished;
     const made: Wizard[] = [];
-    // It may outlive the screen that it is on, and so does what it works out.
+    // It may outlive its screen, and so must its derived values.
     $effect.root(() => {
       const wizard = new Wizard();
       made.push(wizard);
@@ -117,7 +117,7 @@ export class Wizard {
   }
 
   constructor() {
-    // Neither secrets were kept nor what the store said: one goes back to where they are typed, and it is tried.
+    // Neither secrets nor the test result were kept, so go back to where they are typed and tested.
     this.resumed = this.draft.kind !== '';
     this.draft.step = Math.min(this.draft.step, 1);
     void client.logins().then(
@@ -139,7 +139,7 @@ export class Wizard {
     return JSON.stringify([this.url, credentials(this.draft, this.typed) ?? null]);
   }
 
-  /** Whether what this step asks for is there. */
+  /** Whether this step has all it needs. */
   complete(step: Step): boolean {
     const { draft, typed } = this;
     switch (step) {
@@ -171,7 +171,7 @@ export class Wizard {
       const onProgress = (said: Progress) => (this.testProgress = said);
       this.tested = await client.testStore(url, credentials(this.draft, this.typed), { onProgress });
       this.#testedAs = asked;
-      // Most who come to a store with a drive want that one, and where there is none there is nothing to unlock.
+      // Most people who choose a store with a drive want that drive; without one there is nothing to unlock.
       this.draft.existing = this.tested.has_drive;
       this.draft.beside = false;
     } catch (error) {
@@ -192,7 +192,7 @@ export class Wizard {
     return JSON.stringify([this.#asked(), this.#secrets()]);
   }
 
-  /** Looks which drives the store has. The only one that can be added is the one that is meant. */
+  /** Finds the drives in the store. If only one can be added, it is chosen. */
   async find(): Promise<void> {
     const { url } = this;
     if (url === undefined || this.finding) return;
@@ -215,13 +215,13 @@ export class Wizard {
     }
   }
 
-  /** It is to be this one, under its own name if that can be. */
+  /** Chooses this drive, under its own name if possible. */
   choose(uuid: string): void {
     this.chosen = uuid;
     this.draft.name = nameFrom(this.drives?.find((one) => one.uuid === uuid)?.name ?? '');
   }
 
-  /** Makes the drive, or makes it known here; then, unless there is a recovery key to be written down first, mounts it. */
+  /** Makes the drive, or makes it known here. Then mounts it, unless there is a recovery key to be written down first. */
   async make(): Promise<void> {
     const { draft, typed, url, target } = this;
     if (url === undefined || target === undefined) return;
@@ -276,10 +276,10 @@ export class Wizard {
     this.stage = 'done';
   }
 
-  /** Another computer has the drive open: who, where that is why it could not be opened. */
+  /** The holder, if the drive could not be opened because another computer has it open. */
   held = $derived(this.failed?.stage === 'open' && this.failed.failure.code === 'held' ? this.failed.failure : null);
 
-  /** Takes the drive over from the computer that was told to have it, and from no other. */
+  /** Takes the drive over from the computer that was shown as the holder, and from no other. */
   takeOver(): Promise<void> {
     return this.mount({ take_over: true, take_over_from: seen(this.held) });
   }
@@ -289,7 +289,7 @@ export class Wizard {
     return this.failed?.stage === 'create' ? this.make() : this.mount();
   }
 
-  /** Back to the steps, to change what was wrong. */
+  /** Goes back to the steps, to change what was wrong. */
   change(): void {
     const { draft } = this;
     const failure = this.failed?.failure ?? null;
@@ -309,7 +309,7 @@ export class Wizard {
             ? 'store'
             : 'summary';
     draft.step = STEPS.indexOf(at);
-    // What was wrong is said where it is corrected.
+    // Show the failure where it is corrected.
     if (at === 'store') {
       this.#failedAs = this.#asked();
       this.testFailure = failure;

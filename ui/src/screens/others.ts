@@ -1,4 +1,4 @@
-//! Every screen but the first, which is shown without them.
+//! Every screen but the first, which is shown without waiting for them.
 
 export { default as Activity } from './Activity.svelte';
 export { default as AddDrive } from './AddDrive.svelte';
