@@ -65,7 +65,7 @@ else:
         """The entries."""
 
         def get_file_items(self, *arguments):
-            # Before Nautilus 43 the window comes first.
+            # Before Nautilus 43 the window is the first argument.
             return self.menu("files", arguments[-1])
 
         def get_background_items(self, *arguments):
