@@ -82,7 +82,8 @@ pub struct DriveStatus {
     /// Whether uploads and downloads wait for credentials, new ones or any.
     #[serde(default)]
     pub needs_login: bool,
-    /// Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
+    /// Whether it is closed while changes that only this device has are still being uploaded automatically, as far as its state
+    /// allows.
     #[serde(default)]
     pub draining: bool,
     /// The writer's generation.

@@ -218,10 +218,10 @@ pub(super) struct Running {
     by_sudo: bool,
 }
 
-/// The child of which process it is.
+/// The process of an operation, by its parent.
 #[derive(Debug)]
 enum Process {
-    /// Ours.
+    /// Our own child.
     Child(Child),
     /// The helper's: it can be waited for, and ends itself at its deadline.
     Helpers(OwnedFd),

@@ -1,9 +1,9 @@
 //! All that needs root's rights, as one enum, and who performs it.
 //!
-//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own (see [`deputy`]): by the same program started
-//! again where the daemon is root's; else by the helper on the system bus where it is installed ([`helper`]); else by the same program
-//! through sudo. Root gets a process too, for two reasons. These system calls may wait for I/O that the daemon itself serves, so the daemon
-//! must be able to continue. And a process that hangs can be killed at a deadline, which a thread cannot.
+//! The daemon runs as its user. Each [`Privileged`] operation is done by a process of its own (see [`deputy`]): if the daemon runs as root,
+//! by the same program started again; otherwise by the helper on the system bus, if it is installed ([`helper`]); otherwise by the same
+//! program through sudo. Root gets a process too, for two reasons. These system calls may wait for I/O that the daemon itself serves, so the
+//! daemon must be able to continue. And a process that hangs can be killed at a deadline, which a thread cannot.
 //!
 //! **Nothing is believed.** An operation names its block device as a [`Target`], together with what the kernel must say of that device (the
 //! nbd identifier, the loop device's file) for it to be the drive's: a number that now belongs to another device is refused. Paths that a

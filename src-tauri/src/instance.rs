@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 pub enum Instance {
     /// It is the app.
     First(First),
-    /// The app is running already, and has been told.
+    /// The app is running already, and has got this process's message.
     Other,
 }
 

@@ -2,7 +2,7 @@
 //! Measured on a file in memory: 1.3 times the throughput of copying at 512 KiB, 1.1 times at [`LEAST_BYTES`].
 //!
 //! A message must be complete before /dev/fuse sees any of it, so all of it has to fit into the pipe. An ordinary user may have 1 MiB
-//! (fs.pipe-max-size). This gives [`MOST_BYTES`], and the limit for reads with which the disk is mounted. After any error a pipe is thrown
+//! (fs.pipe-max-size). This sets [`MOST_BYTES`], and the limit for reads with which the disk is mounted. After any error a pipe is thrown
 //! away: nobody knows what is still in it.
 
 use holdall_core::device::{Piece, ReadLease};

@@ -1,4 +1,4 @@
-//! Checks by what the kernel says the things that a caller hands over or names.
+//! Asks the kernel about the things that a caller hands over or names.
 
 use super::not_yours;
 use super::owner::disk;

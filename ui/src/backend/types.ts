@@ -1705,7 +1705,8 @@ export interface components {
              */
             dirty_bytes: number;
             /**
-             * @description Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
+             * @description Whether it is closed while changes that only this device has are still being uploaded automatically, as far as its state
+             *     allows.
              * @default false
              */
             draining: boolean;
@@ -2131,7 +2132,8 @@ export interface components {
              */
             dirty_bytes: number;
             /**
-             * @description Whether it is closed while changes that only this device has are still being uploaded by themselves, as far as its state allows.
+             * @description Whether it is closed while changes that only this device has are still being uploaded automatically, as far as its state
+             *     allows.
              * @default false
              */
             draining: boolean;
