@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_is_said_only_where_there_is_a_fork() {
+    fn says_nothing_is_lost_only_if_there_is_a_fork() {
         let mut status = status("work", DriveState::NeedsAttention);
         status.reason = Some("desk has removed the drive.".to_owned());
         status.advice =

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_switched_on_and_off() {
+    fn autostart_is_switched_on_and_off() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().as_os_str().to_owned();
         let get = |variable: &str| (variable == "HOME").then(|| home.clone());
