@@ -72,7 +72,7 @@ pub struct Progress {
     pub unit: Unit,
 }
 
-/// The unit of a progress.
+/// The unit of a progress figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {

@@ -80,7 +80,7 @@ pub enum Tone {
     Quiet,
 }
 
-/// A progress.
+/// The progress of something, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// How many bytes are done.

@@ -2061,7 +2061,7 @@ export interface components {
             /** @description Whether a directory can be created in it. */
             writable: boolean;
         };
-        /** @description A progress. */
+        /** @description The progress of something, in bytes. */
         Done: {
             /**
              * Format: uint64
@@ -3203,7 +3203,7 @@ export interface components {
             /** @description The question before quitting; null if quitting loses nothing. */
             leaving: components["schemas"]["Leaving"] | null;
         };
-        /** @description The unit of a progress. */
+        /** @description The unit of a progress figure. */
         Unit: "bytes" | "items";
         /** @description The version of a drive in its store. */
         Version: {
