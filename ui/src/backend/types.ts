@@ -3297,13 +3297,13 @@ export interface operations {
     get_activity: {
         parameters: {
             query?: {
-                /** @description Only rows before this one. */
+                /** @description Only rows with a lower id than this. */
                 before?: number | null;
-                /** @description Only of this drive. */
+                /** @description Only rows of this drive. */
                 drive?: string | null;
-                /** @description Only of this kind. */
+                /** @description Only rows of this kind. */
                 kind?: components["schemas"]["ActivityKind"] | null;
-                /** @description At most so many; without, 100. 1,000 is the most. */
+                /** @description How many rows to list; 100 if left out, 1,000 at most. */
                 limit?: number | null;
             };
             header?: never;
@@ -3428,7 +3428,7 @@ export interface operations {
     get_directories: {
         parameters: {
             query?: {
-                /** @description An absolute path, or one that begins with `~/`; nothing is the user's home. */
+                /** @description An absolute path, or one that begins with `~/`; the user's home directory if empty. */
                 path?: string;
             };
             header?: never;
@@ -3862,7 +3862,7 @@ export interface operations {
     get_drives_name_folder: {
         parameters: {
             query?: {
-                /** @description Relative to the root of the drive, which is "." or nothing. */
+                /** @description Its path relative to the drive's root; the root is "." or empty. */
                 path?: string;
             };
             header?: never;
