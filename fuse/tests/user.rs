@@ -27,7 +27,7 @@ fn own_namespace(bench: &Bench) {
 }
 
 #[test]
-fn root_attaches_a_users_disk_in_the_users_name() {
+fn root_cannot_make_a_loop_device_over_a_users_disk() {
     require(&[("fusermount3", "fuse3"), ("setpriv", "util-linux")]);
     let bench = Bench::new();
     own_namespace(&bench);

@@ -86,7 +86,7 @@ fn a_close_that_was_cut_short_is_taken_up() {
 }
 
 #[test]
-fn the_doctor_takes_down_what_is_left_wherever_a_daemon_was_killed() {
+fn the_doctor_cleans_up_wherever_a_daemon_was_killed() {
     for (step, keeper_dies) in STEPS.into_iter().flat_map(|step| [(step, false), (step, true)]) {
         let bench = Bench::new();
         let mut daemon = bench.start("loop", Some(step));
@@ -142,7 +142,7 @@ fn kill_9_while_frozen_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_freeze_that_nobody_is_left_to_end_is_ended_by_the_next_daemon() {
+fn the_next_daemon_ends_a_freeze_that_was_left_behind() {
     replaced(|bench, mut daemon| {
         daemon.say("freeze 3600000");
         daemon.hear("frozen");
@@ -153,7 +153,7 @@ fn a_freeze_that_nobody_is_left_to_end_is_ended_by_the_next_daemon() {
 }
 
 #[test]
-fn a_keeper_that_dies_before_the_daemon_is_replaced_at_a_handover() {
+fn a_handover_replaces_a_keeper_that_died() {
     replaced(|bench, mut daemon| {
         kill_keeper(bench);
         daemon.say("hand-over");
@@ -184,7 +184,7 @@ fn replaced(replace: impl Fn(&Bench, crate::bench::Daemon) -> crate::bench::Daem
 }
 
 #[test]
-fn the_doctor_looks_at_a_daemon_that_hangs_without_hanging_and_takes_it_down() {
+fn the_doctor_takes_down_a_hanging_daemon_without_hanging_itself() {
     let bench = Bench::new();
     let mut daemon = bench.start("loop", None);
     daemon.hear("attached");
@@ -209,7 +209,7 @@ fn the_doctor_looks_at_a_daemon_that_hangs_without_hanging_and_takes_it_down() {
 }
 
 #[test]
-fn what_was_fsynced_is_there_after_daemon_and_keeper_died_under_an_open_file() {
+fn fsynced_data_survives_the_death_of_daemon_and_keeper() {
     let bench = Bench::new();
     let mut daemon = bench.start("loop", None);
     daemon.hear("attached");

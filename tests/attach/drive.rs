@@ -61,7 +61,7 @@ fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
 }
 
 #[test]
-fn drives_that_come_and_go_at_the_same_time_leave_each_other_the_keeper() {
+fn concurrent_attaches_and_detaches_keep_the_shared_keeper() {
     let bench = Bench::new();
     let others: [_; 4] = std::array::from_fn(|_| Identity { uuid: Uuid::new_v4(), ..bench.identity.clone() });
     let come_and_go = |identity: &Identity| {
@@ -203,7 +203,7 @@ impl Drop for Container {
 }
 
 #[test]
-fn a_container_that_has_a_copy_of_the_mount_does_not_keep_the_drive() {
+fn a_copied_mount_in_a_container_does_not_block_detaching() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let mut attached = attach(&bench, &device);
@@ -228,7 +228,7 @@ fn a_container_that_has_a_copy_of_the_mount_does_not_keep_the_drive() {
 }
 
 #[test]
-fn a_service_that_sees_nothing_of_the_home_directory_does_not_keep_the_drive() {
+fn a_service_without_the_home_directory_does_not_block_unmounting() {
     let bench = Bench::new();
     let home = bench.path("home");
     fs::create_dir(&home).unwrap();
@@ -257,7 +257,7 @@ fn a_service_that_sees_nothing_of_the_home_directory_does_not_keep_the_drive() {
 }
 
 #[test]
-fn what_uses_the_drive_in_a_container_is_named_and_nothing_is_unmounted() {
+fn names_the_container_process_that_keeps_a_drive_busy() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
@@ -322,7 +322,7 @@ fn a_freeze_stops_writers_until_the_thaw() {
 }
 
 #[test]
-fn a_file_system_that_is_shut_down_gives_its_writers_errors_and_unmounts() {
+fn shutting_down_a_file_system_fails_its_writers_and_unmounts() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
@@ -344,7 +344,7 @@ fn a_file_system_that_is_shut_down_gives_its_writers_errors_and_unmounts() {
 }
 
 #[test]
-fn an_operation_that_hangs_is_given_up_and_the_system_stays_clean() {
+fn abandons_a_hanging_operation_and_leaves_the_system_clean() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let attached = attach(&bench, &device);
@@ -445,7 +445,7 @@ fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
 }
 
 #[test]
-fn what_is_on_a_device_is_not_decided_while_an_mkfs_of_a_dead_daemon_goes_on() {
+fn probing_waits_until_a_leftover_mkfs_has_ended() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     // As mkfs has it.
@@ -476,7 +476,7 @@ fn the_kernel_keeps_little_that_is_dirty() {
 }
 
 #[test]
-fn a_version_that_was_cut_off_in_use_is_looked_at_read_only() {
+fn mounts_an_unclean_version_read_only() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let mut attached = attach(&bench, &device);
@@ -504,7 +504,7 @@ fn a_version_that_was_cut_off_in_use_is_looked_at_read_only() {
 /// As a daemon that is killed while it waits for the mount: it must not appear when the device answers after all, for
 /// the next daemon has seen by then that there is none.
 #[test]
-fn a_mount_does_not_appear_after_who_asked_for_it_is_gone() {
+fn no_mount_appears_after_its_requester_is_gone() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let attached = attach(&bench, &device);

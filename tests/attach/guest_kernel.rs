@@ -20,7 +20,7 @@ fn in_guest(test: &str) {
 }
 
 #[test]
-fn auto_is_nbd_and_a_mount_survives_kill_9_and_a_handover() {
+fn auto_chooses_nbd_whose_mount_survives_kill_9_and_handover() {
     in_guest("guest_kernel::guest_replaced");
 }
 
@@ -35,12 +35,12 @@ fn a_drive_grows_under_a_writer() {
 }
 
 #[test]
-fn without_resend_a_mount_survives_a_handover_and_nobody_waits_after_kill_9() {
+fn without_resend_a_mount_survives_handovers_but_not_kill_9() {
     in_guest("guest_kernel::guest_cannot_resend");
 }
 
 #[test]
-fn the_next_daemon_goes_on_wherever_its_predecessor_was_killed_with_nbd() {
+fn the_next_daemon_resumes_wherever_an_nbd_daemon_was_killed() {
     in_guest("guest_kernel::guest_killed_anywhere");
 }
 
@@ -50,7 +50,7 @@ fn a_device_is_held_while_it_is_detached_by_force() {
 }
 
 #[test]
-fn an_open_file_on_an_nbd_device_that_was_taken_down_is_in_nobodys_way() {
+fn an_open_file_does_not_block_a_device_taken_down() {
     in_guest("guest_kernel::guest_open_file");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn a_drive_lives_through_a_reload_a_killed_daemon_and_a_restart() {
+fn a_drive_survives_reload_restart_and_a_killed_daemon() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert!(Path::new("/lib/systemd/systemd").exists(), "missing: apt-get install systemd");
     let output = Command::new(root.join("tests/uml/run.sh"))

@@ -57,7 +57,7 @@ fn people_read_sentences() {
 }
 
 #[test]
-fn a_reader_who_leaves_ends_it_quietly_even_if_nothing_more_happens() {
+fn events_end_quietly_when_the_reader_leaves() {
     for frames in [1, 100_000] {
         let frames = event(&notice("again")).repeat(frames);
         let (place, fake) = Place::with_daemon(&[("GET /v1/events", Reply::events(&[&frames]).and_stays())]);

@@ -8,7 +8,7 @@ use serde_json::json;
 const SYNC: &str = "POST /v1/drives/work/sync";
 
 #[test]
-fn each_code_has_its_exit_code_whether_it_comes_as_a_line_or_as_a_status() {
+fn each_failure_code_has_its_exit_code() {
     let codes = [
         ("failed", 1),
         ("usage", 2),
@@ -107,7 +107,7 @@ fn wrong_usage_exits_with_2_and_asks_nothing() {
 }
 
 #[test]
-fn what_gives_up_data_is_not_done_without_a_yes() {
+fn discarding_data_requires_yes() {
     let (place, fake) = Place::with_daemon(&[]);
     for arguments in ["drive remove work", "drive rollback work monday"] {
         let ran = place.run(arguments);
@@ -118,7 +118,7 @@ fn what_gives_up_data_is_not_done_without_a_yes() {
 }
 
 #[test]
-fn a_daemon_that_dies_or_talks_nonsense_is_told_of() {
+fn reports_a_daemon_that_dies_or_answers_nonsense() {
     let cut_off = Reply::lines(&[progress(1)]);
     let (place, _fake) = Place::with_daemon(&[(SYNC, cut_off)]);
     let ran = place.run("drive sync work --json");

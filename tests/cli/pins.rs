@@ -22,7 +22,7 @@ fn ready() -> Value {
 }
 
 #[test]
-fn on_a_terminal_it_waits_unless_told_otherwise() {
+fn pin_waits_on_a_terminal_unless_no_wait_is_given() {
     for (arguments, waits) in [("pin /mnt/w/letters", true), ("pin /mnt/w/letters --no-wait", false)] {
         let lines = [files(1000), json!({"result": if waits { ready() } else { json!([pin()]) }})];
         let (place, fake) = Place::with_daemon(&[(PIN, Reply::lines(&lines))]);

@@ -222,7 +222,7 @@ fn reply(asks: &str, result: Value) -> Reply {
 }
 
 #[test]
-fn each_command_is_one_request_whose_result_json_leaves_as_it_is() {
+fn each_command_sends_one_request_and_json_prints_its_result() {
     for Case { arguments, asks, body, result } in cases() {
         let (place, fake) = Place::with_daemon(&[(asks, reply(asks, result.clone()))]);
         place.file("secret", "hunter2\n");
@@ -235,7 +235,7 @@ fn each_command_is_one_request_whose_result_json_leaves_as_it_is() {
 }
 
 #[test]
-fn each_command_has_words_for_its_result_and_no_colour_in_a_pipe() {
+fn each_command_prints_words_and_no_colour_in_a_pipe() {
     for Case { arguments, asks, result, .. } in cases() {
         let (place, _fake) = Place::with_daemon(&[(asks, reply(asks, result))]);
         place.file("secret", "hunter2\n");

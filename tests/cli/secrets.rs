@@ -49,7 +49,7 @@ fn a_passphrase_file_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
-fn another_recovery_key_is_asked_about_and_shown_once_or_written_privately() {
+fn a_new_recovery_key_needs_yes_and_is_shown() {
     let reply = Reply::result(json!({"recovery_key": "ABCD-EFGH-IJKL"}));
     let (place, fake) = Place::with_daemon(&[("POST /v1/drives/work/recovery-key", reply)]);
     let ran = place.run("drive recovery-key work --recovery-key-out key");
@@ -129,7 +129,7 @@ fn at_a_terminal_a_missed_passphrase_is_asked_for_without_echo() {
 }
 
 #[test]
-fn at_a_terminal_a_new_passphrase_is_asked_for_until_it_is_twice_the_same() {
+fn asks_for_a_new_passphrase_until_both_entries_match() {
     let (place, fake) = Place::with_daemon(&makes_drives());
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(CREATE));

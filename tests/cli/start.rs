@@ -55,7 +55,7 @@ fn a_socket_that_nobody_listens_on_is_none() {
 }
 
 #[test]
-fn of_many_that_start_it_at_once_all_are_answered() {
+fn concurrent_commands_that_start_the_daemon_all_succeed() {
     let (place, _fake) = with_startable_daemon();
     let children: Vec<_> = (0..4).map(|_| place.command("status --json").spawn().unwrap()).collect();
     for child in children {
@@ -86,7 +86,7 @@ fn without_a_daemon_to_run_it_says_what_to_install() {
 }
 
 #[test]
-fn what_others_can_write_to_is_not_connected_to() {
+fn refuses_a_socket_directory_that_others_can_write_to() {
     let (place, fake) = Place::with_daemon(&lists_drives());
     std::fs::set_permissions(place.path("run"), std::fs::Permissions::from_mode(0o777)).unwrap();
     let ran = place.run("status");
@@ -131,7 +131,7 @@ fn stopping_waits_for_the_process_to_end() {
 }
 
 #[test]
-fn what_does_not_run_is_not_started_to_be_stopped() {
+fn stop_and_status_do_not_start_the_daemon() {
     let place = Place::new();
     place.install("claims-the-socket");
     for (arguments, code) in [("daemon stop", 0), ("daemon status", 1)] {

@@ -21,7 +21,7 @@ fn tested(mode: &str, usable: bool) -> Value {
 }
 
 #[test]
-fn credentials_come_from_a_file_or_standard_input_and_are_not_shown() {
+fn reads_credentials_from_a_file_or_stdin_and_hides_them() {
     let (place, fake) = Place::with_daemon(&[(LOGIN, Reply::result(login()))]);
     place.file("keys", "[default]\naws_access_key_id = AKIAIOSFODNN7\naws_secret_access_key = hunter2\n");
     let ran = place.run("store login s3://b --credentials-file keys --no-check");
@@ -44,7 +44,7 @@ fn credentials_come_from_a_file_or_standard_input_and_are_not_shown() {
 }
 
 #[test]
-fn what_is_no_credentials_is_wrong_usage_and_not_repeated() {
+fn invalid_credentials_are_wrong_usage_and_are_not_repeated() {
     let (place, fake) = Place::with_daemon(&[]);
     place.file("nonsense", "hunter2\n");
     place.file("empty", "\n");
@@ -110,7 +110,7 @@ fn logins_are_listed_and_left() {
 }
 
 #[test]
-fn a_test_says_what_it_means_and_fails_where_no_drive_can_be() {
+fn a_store_test_explains_the_mode_and_fails_if_unusable() {
     for (mode, usable, code, says) in [
         ("swap", true, 0, "never both win"),
         ("claim", true, 0, "half a minute"),
@@ -127,7 +127,7 @@ fn a_test_says_what_it_means_and_fails_where_no_drive_can_be() {
 }
 
 #[test]
-fn a_drive_that_moves_to_a_weak_store_wants_a_second_yes() {
+fn moving_to_a_weak_store_needs_a_second_yes() {
     let promote = ("POST /v1/drives/work/replicas/promote", Reply::failure(409, failure("weak_store")));
     let promoted = json!({"store": "s3://b", "root": "root/00/1", "committed_at": "2026-11-20T11:58:00Z",
         "former_store_told": true, "lost_versions": false});

@@ -25,7 +25,7 @@ fn daemon() -> [(&'static str, Reply); 2] {
 }
 
 #[test]
-fn it_is_taken_once_a_person_who_has_seen_by_whom_says_yes() {
+fn takes_over_after_showing_the_holder_and_asking() {
     let (place, fake) = Place::with_daemon(&daemon());
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(TAKE_OVER));
@@ -42,7 +42,7 @@ fn it_is_taken_once_a_person_who_has_seen_by_whom_says_yes() {
 }
 
 #[test]
-fn who_else_has_it_by_then_is_asked_about_anew() {
+fn asks_again_if_the_holder_changed_meanwhile() {
     let [first, last] = daemon();
     let mut other = held();
     (other["holder"]["name"], other["holder"]["epoch"]) = (json!("attic"), json!(8));
@@ -72,7 +72,7 @@ fn anything_but_yes_leaves_it_where_it_is() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_it_stays_with_its_holder_who_is_named() {
+fn names_the_holder_and_takes_nothing_without_a_terminal() {
     let (place, fake) = Place::with_daemon(&daemon());
     let ran = Ran::from(place.command(&format!("{TAKE_OVER} --json")).output().unwrap());
     assert_eq!(ran.code, Some(4));

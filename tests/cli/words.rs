@@ -71,7 +71,7 @@ fn help_has_examples_everywhere() {
 }
 
 #[test]
-fn what_was_done_before_is_told_as_that() {
+fn says_that_something_was_already_done() {
     let (mut open, mut closed) = (opened(), drive());
     (open["already"], closed["already"]) = (json!(true), json!(true));
     let text = said("open work", "POST /v1/drives/work/open", Reply::result(open));
@@ -100,7 +100,7 @@ fn help_is_a_command_at_every_level() {
 }
 
 #[test]
-fn a_command_that_is_not_there_points_to_the_one_that_is_meant() {
+fn an_unknown_command_suggests_the_one_that_was_meant() {
     let place = Place::new();
     for (typed, meant) in
         [("sync work", "drive sync"), ("opne work", "open"), ("login s3://b", "store login")]
@@ -112,7 +112,7 @@ fn a_command_that_is_not_there_points_to_the_one_that_is_meant() {
 }
 
 #[test]
-fn what_was_typed_is_repeated_as_it_was_typed() {
+fn repeats_sizes_and_stores_as_they_were_typed() {
     let create = "drive create work --store file:/x//Work --size 1.5TB --no-encryption";
     let text = said(create, "POST /v1/drives", Reply::result(created()));
     assert!(text.starts_with("work is made: 1.5TB in file:/x//Work\n"), "{text}");

@@ -280,7 +280,7 @@ fn every_documented_request_is_served_and_answers_as_documented() {
 }
 
 #[test]
-fn the_drives_of_a_store_are_told_to_whoever_can_unlock_them() {
+fn lists_a_stores_drives_to_anyone_who_can_unlock_them() {
     let daemon = Daemon::start();
     let store = |name: &str| format!("file://{}", daemon.path(name).display());
     let find = |store: &str, secrets: Value| {
@@ -370,7 +370,7 @@ fn a_daemon_that_ends_says_so_to_those_who_wait() {
 
 /// What is written and read of one drive that is open, with its store there and away.
 #[test]
-fn the_pages_are_told_what_happens_to_an_open_drive() {
+fn reports_files_map_and_queue_of_an_open_drive() {
     let daemon = Daemon::start();
     daemon.create("d");
     let mountpoint = daemon.path("mnt");

@@ -35,7 +35,7 @@ fn every_commit_of_an_encrypted_drive_is_a_whole_file_system() {
 }
 
 #[test]
-fn every_commit_of_a_drive_without_encryption_is_a_whole_file_system() {
+fn every_unencrypted_commit_is_a_whole_file_system() {
     every_commit_is_whole(false, seed(22));
 }
 

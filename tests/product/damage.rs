@@ -113,7 +113,7 @@ fn forget_cache(machine: &Machine) {
 }
 
 #[test]
-fn a_damaged_object_is_told_and_costs_no_more_than_it_holds() {
+fn a_damaged_object_is_reported_and_costs_only_its_data() {
     let bench = Bench::new();
     drop(with_files(&bench));
     let machine = bench.machine("b");
@@ -174,7 +174,7 @@ fn a_damaged_object_is_told_and_costs_no_more_than_it_holds() {
 }
 
 #[test]
-fn an_open_drive_whose_head_is_damaged_keeps_everything_until_it_is_back() {
+fn a_damaged_head_delays_an_open_drive_but_loses_nothing() {
     let bench = Bench::new();
     let machine = bench.machine("a");
     make_by_locks(&bench.path("store"));
@@ -201,7 +201,7 @@ fn an_open_drive_whose_head_is_damaged_keeps_everything_until_it_is_back() {
 
 /// Where claims are used a commit does not look at the record before it.
 #[test]
-fn a_head_that_is_damaged_where_claims_are_used_is_replaced_by_the_next_commit() {
+fn the_next_commit_replaces_a_damaged_head_with_claims() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -265,17 +265,17 @@ fn find_in_journal(machine: &Machine, name: &str) -> (PathBuf, usize) {
 }
 
 #[test]
-fn a_bit_that_flipped_in_the_journal_is_told_and_nothing_is_given_up() {
+fn a_bit_flipped_journal_is_reported_and_loses_nothing() {
     damage_the_journal(Damage::BitFlipped);
 }
 
 #[test]
-fn a_journal_that_was_cut_short_is_told_and_nothing_is_given_up() {
+fn a_truncated_journal_is_reported_and_loses_nothing() {
     damage_the_journal(Damage::CutShort);
 }
 
 #[test]
-fn a_journal_that_was_deleted_is_told_and_nothing_is_given_up() {
+fn a_deleted_journal_is_reported_and_loses_nothing() {
     damage_the_journal(Damage::Deleted);
 }
 
@@ -309,7 +309,7 @@ fn a_damaged_cache_is_filled_anew() {
 }
 
 #[test]
-fn damaged_files_of_the_registry_are_told_and_nothing_is_lost() {
+fn damaged_registry_files_are_reported_and_lose_nothing() {
     let bench = Bench::new();
     let machine = with_unsent_files(&bench);
     let at = machine.mountpoint().display().to_string();
@@ -327,7 +327,7 @@ fn damaged_files_of_the_registry_are_told_and_nothing_is_lost() {
 
 /// The daemon that comes after one that was killed finds the damage, says so for as long as it is there, and goes on.
 #[test]
-fn a_drive_whose_journal_is_damaged_under_a_killed_daemon_is_taken_up_once_it_is_whole() {
+fn reopens_a_killed_daemons_drive_once_its_journal_is_whole() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);

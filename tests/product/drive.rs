@@ -217,7 +217,7 @@ fn a_drive_that_another_computer_removes_says_what_became_of_it() {
 }
 
 #[test]
-fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened() {
+fn a_drive_resized_while_closed_opens_with_its_new_size() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -236,7 +236,7 @@ fn a_drive_that_was_resized_while_it_was_closed_has_the_room_when_it_is_opened()
 }
 
 #[test]
-fn what_is_only_here_is_not_given_up_by_accident() {
+fn refuses_to_discard_data_that_is_only_here() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -254,7 +254,7 @@ fn what_is_only_here_is_not_given_up_by_accident() {
 }
 
 #[test]
-fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
+fn nbdinfo_sees_a_served_drive_until_its_command_ends() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let socket = bench.text("socket");
@@ -273,7 +273,7 @@ fn a_served_drive_is_seen_by_nbdinfo_and_ends_with_its_command() {
 }
 
 #[test]
-fn a_drive_is_mounted_where_that_was_asked_for_last_as_long_as_there_is_room() {
+fn mounts_a_drive_where_it_was_last_mounted_if_free() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let open = |more: &[&str]| {
@@ -300,7 +300,7 @@ fn a_drive_is_mounted_where_that_was_asked_for_last_as_long_as_there_is_room() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_written_is_told_as_that_and_looked_at() {
+fn an_unwritable_store_directory_is_reported_and_opens_read_only() {
     let bench = Bench::new();
     let a = bench.machine("a");
     let disk = bench.text("disk");
@@ -337,7 +337,7 @@ fn a_directory_that_may_not_be_written_is_told_as_that_and_looked_at() {
 }
 
 #[test]
-fn what_is_pinned_shows_on_the_map_of_a_large_drive_too() {
+fn pinned_files_show_on_the_map_of_a_large_drive() {
     let bench = Bench::new();
     let a = bench.machine("a");
     a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "1T", "--no-encryption"]);
@@ -474,7 +474,7 @@ fn a_drive_without_a_size_has_a_tebibyte_and_costs_nothing() {
 }
 
 #[test]
-fn a_store_with_the_beginning_of_a_drive_is_told_from_one_without_any() {
+fn tells_an_unfinished_drive_from_an_empty_store() {
     let bench = Bench::new();
     let (store, a) = (bench.store(), bench.with_drive());
     a.ok(&["drive", "remove", "d", "--yes"]);
@@ -528,7 +528,7 @@ fn failures_give_commands_with_the_names_that_are_meant() {
 }
 
 #[test]
-fn a_place_with_other_files_is_refused_and_a_directory_of_its_own_is_offered() {
+fn refuses_a_store_among_other_files_and_offers_a_subdirectory() {
     let bench = Bench::new();
     let a = bench.machine("a");
     std::fs::create_dir(bench.path("disk")).unwrap();

@@ -353,7 +353,7 @@ fn fight(bench: &Bench, place: &Place, rounds: &[(Moment, Duration)]) {
 }
 
 #[test]
-fn of_two_computers_one_wins_and_the_other_has_a_fork() {
+fn one_of_two_computers_wins_and_the_other_forks() {
     let bench = Bench::new();
     fight(&bench, &Place::directory(&bench), &rounds());
 }
@@ -386,7 +386,7 @@ fn so_it_is_in_a_bucket_without_conditions() {
 
 /// All stores at once, since hardly anything is done but waiting.
 #[test]
-fn one_that_was_stopped_for_longer_than_anything_waits_has_lost_too() {
+fn a_computer_stopped_beyond_every_timeout_loses_too() {
     type Make = fn(&Bench) -> Place;
     let fights: [(Make, Moment); 5] = [
         (Place::directory, Moment::Uploading),
@@ -457,7 +457,7 @@ fn assert_kept(machine: &Machine, saved: &[String], drive: &Path) {
 /// The promise of a store that can keep nobody apart is weaker, and that is said before anything is stored. Who writes on two
 /// computers at once all the same loses nothing: each has its version.
 #[test]
-fn of_two_that_write_at_once_where_nothing_keeps_them_apart_both_versions_are_kept() {
+fn keeps_both_versions_when_a_weak_store_allows_two_writers() {
     let bench = Bench::new();
     let place = Place::weak_s3(&bench);
     let [a, b, other] = ["a", "b", "other"].map(|name| bench.machine(name));
@@ -500,7 +500,7 @@ fn of_two_that_write_at_once_where_nothing_keeps_them_apart_both_versions_are_ke
 }
 
 #[test]
-fn what_a_fork_had_left_is_uploaded_once_the_computer_that_took_it_has_closed_it() {
+fn uploads_the_rest_of_a_fork_after_its_taker_closes() {
     let bench = Bench::new();
     let (a, b, store) = (bench.with_drive(), bench.machine("b"), bench.store());
     b.ok(&["drive", "add", "d", "--store", &store]);

@@ -148,7 +148,7 @@ fn fill(directory: &Path) -> impl Fn() {
 }
 
 #[test]
-fn what_the_full_disk_does_not_take_is_not_true_in_memory_either() {
+fn settings_that_a_full_disk_refuses_do_not_take_effect() {
     let bench = Bench::new();
     let mut a = bench.machine("a");
     let disk = bench.path("disk");

@@ -104,7 +104,7 @@ fn a_directory_that_a_dead_daemon_left_closed_is_given_back() {
 }
 
 #[test]
-fn a_disk_that_was_unmounted_lazily_below_a_drive_can_be_closed() {
+fn a_drive_closes_after_its_disk_was_lazily_unmounted() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let opened = a.open(&[]);

@@ -64,7 +64,7 @@ fn start_guest(disk: &Path, pidfile: &Path, test: &str) -> Child {
 }
 
 #[test]
-fn what_was_fsynced_is_there_after_a_power_cut_though_nothing_was_pushed() {
+fn fsynced_data_survives_a_power_cut_before_any_upload() {
     let bench = Bench::new();
     let (disk, pidfile) = (bench.path("disk"), bench.path("pid"));
     File::create(&disk).unwrap().set_len(3 << 30).unwrap();
@@ -201,7 +201,7 @@ fn reboot(machine: &Machine, daemon: i32) {
 }
 
 #[test]
-fn what_was_fsynced_is_there_after_the_disk_under_the_journal_lost_what_was_not() {
+fn fsynced_data_survives_a_journal_disk_that_loses_unsynced_writes() {
     for (seed, early, until) in [(1, 0, 3), (2, 128, FILES / 2), (3, 230, FILES - 5)] {
         let bench = Bench::new();
         File::create(bench.path("platter")).unwrap().set_len(1 << 30).unwrap();
@@ -243,7 +243,7 @@ fn files_in(store: &Path) -> usize {
 }
 
 #[test]
-fn what_was_uploaded_is_in_a_store_whose_disk_lost_what_was_not_synced() {
+fn uploads_survive_a_store_disk_that_loses_unsynced_writes() {
     for (seed, early, until) in [(4, 0, 1), (5, 128, 5), (6, 230, 9)] {
         let bench = Bench::new();
         File::create(bench.path("platter")).unwrap().set_len(1 << 30).unwrap();

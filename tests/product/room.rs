@@ -4,7 +4,7 @@ use crate::bench::{Bench, failure, noise};
 use serde_json::json;
 
 #[test]
-fn the_cache_of_a_closed_drive_can_be_freed_and_nothing_is_lost() {
+fn evicting_the_cache_of_a_closed_drive_loses_nothing() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -40,7 +40,7 @@ fn evicting_a_closed_drive_leaves_what_is_still_to_be_uploaded() {
 }
 
 #[test]
-fn a_drive_has_a_limit_of_its_own_beside_that_of_each_and_of_all() {
+fn a_drives_own_cache_limit_works_beside_the_shared_ones() {
     const MIB: u64 = 1 << 20;
     let bench = Bench::new();
     let a = bench.with_drive();
@@ -63,7 +63,7 @@ fn a_drive_has_a_limit_of_its_own_beside_that_of_each_and_of_all() {
 }
 
 #[test]
-fn a_removed_drive_says_what_it_leaves_and_its_place_takes_another() {
+fn removing_a_drive_reports_leftovers_and_frees_its_place() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let removed = a.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);

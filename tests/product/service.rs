@@ -98,7 +98,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn what_no_program_has_synced_counts_as_only_here_and_is_written_back_long_before_the_kernel_would() {
+fn counts_unsynced_writes_and_writes_them_back_early() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -127,7 +127,7 @@ fn what_no_program_has_synced_counts_as_only_here_and_is_written_back_long_befor
 }
 
 #[test]
-fn a_drive_at_rest_is_not_synced_and_asks_nothing_of_its_store() {
+fn an_idle_drive_neither_syncs_nor_asks_its_store() {
     let bench = Bench::new();
     let mut a = bench.with_drive();
     a.environment.push(("HOLDALL_LOG".to_owned(), "debug".to_owned()));
@@ -176,7 +176,7 @@ fn uploading_now_takes_along_what_no_program_has_synced() {
 }
 
 #[test]
-fn a_service_that_ends_waits_for_whoever_uses_a_drive_and_tells_who_that_is() {
+fn an_ending_service_waits_for_drive_users_and_names_them() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let mut service = Service::start(&a);
@@ -200,7 +200,7 @@ fn a_service_that_ends_waits_for_whoever_uses_a_drive_and_tells_who_that_is() {
 }
 
 #[test]
-fn what_is_in_memory_of_a_drive_that_stays_in_use_is_written_back_before_the_service_ends() {
+fn writes_back_a_busy_drive_before_the_service_ends() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let mut service = Service::start(&a);
@@ -230,7 +230,7 @@ impl Systemd {
 }
 
 #[test]
-fn a_drive_that_stays_in_use_until_the_computer_is_off_is_saved_and_keeps_nobody_waiting() {
+fn saves_a_drive_that_stays_busy_until_shutdown() {
     let bench = Bench::new();
     let bus = Bus::start();
     let systemd = bus.connection().name("org.freedesktop.systemd1").unwrap();
@@ -256,7 +256,7 @@ fn a_drive_that_stays_in_use_until_the_computer_is_off_is_saved_and_keeps_nobody
 }
 
 #[test]
-fn a_drive_that_is_closed_with_the_service_is_remembered_as_open_at_every_moment() {
+fn a_closing_service_remembers_open_drives_at_every_moment() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let mut service = Service::start(&a);
@@ -324,7 +324,7 @@ fn no_conflict(machine: &Machine) {
 }
 
 #[test]
-fn a_drive_that_was_unmounted_with_its_service_waits_for_who_has_taken_it_since_and_is_no_fork() {
+fn an_unmounted_drive_awaits_its_new_holder_without_forking() {
     let bench = Bench::new();
     let (a, b) = left_and_known_elsewhere(&bench);
     b.open(&[]);
@@ -342,7 +342,7 @@ fn a_drive_that_was_unmounted_with_its_service_waits_for_who_has_taken_it_since_
 }
 
 #[test]
-fn a_drive_that_was_unmounted_with_its_service_goes_on_with_what_others_have_made_of_it() {
+fn an_unmounted_drive_continues_with_the_changes_of_others() {
     let bench = Bench::new();
     let (a, b) = left_and_known_elsewhere(&bench);
     b.open(&[]);
@@ -359,7 +359,7 @@ fn a_drive_that_was_unmounted_with_its_service_goes_on_with_what_others_have_mad
 }
 
 #[test]
-fn a_drive_that_was_mounted_when_the_power_went_is_mounted_no_more_at_the_next_boot() {
+fn a_mount_from_before_a_power_cut_counts_no_longer() {
     let bench = Bench::new();
     let (a, b) = left_and_known_elsewhere(&bench);
     // As a service leaves it that ends with its computer.
@@ -405,7 +405,7 @@ impl Notified {
 }
 
 #[test]
-fn the_service_that_systemd_starts_takes_over_from_one_that_a_command_has_started() {
+fn a_systemd_service_takes_over_from_a_commands_daemon() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);

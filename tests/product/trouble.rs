@@ -88,7 +88,7 @@ fn a_store_that_goes_away_and_comes_back_costs_nothing() {
 }
 
 #[test]
-fn a_journal_that_fills_is_told_of_before_saving_waits() {
+fn warns_of_a_filling_journal_before_writes_wait() {
     let bench = Bench::new();
     // A disk this small has the smallest journal.
     let tmpfs = Tmpfs::new(bench.path("local"), 2048);
@@ -119,7 +119,7 @@ fn a_journal_that_fills_is_told_of_before_saving_waits() {
 }
 
 #[test]
-fn a_drive_is_taken_up_by_the_next_daemon_once_its_store_is_back() {
+fn the_next_daemon_reopens_a_drive_once_its_store_returns() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -138,7 +138,7 @@ fn a_drive_is_taken_up_by_the_next_daemon_once_its_store_is_back() {
 }
 
 #[test]
-fn what_was_not_uploaded_when_a_drive_was_closed_is_uploaded_by_the_next_daemon() {
+fn the_next_daemon_uploads_what_a_closed_drive_left() {
     for is_killed in [false, true] {
         let bench = Bench::new();
         let machine = bench.with_drive();
@@ -172,7 +172,7 @@ fn what_was_not_uploaded_when_a_drive_was_closed_is_uploaded_by_the_next_daemon(
 }
 
 #[test]
-fn what_nobody_has_counted_is_told_as_that_and_counted_once_it_can_be() {
+fn says_that_pending_bytes_are_unknown_until_they_are_counted() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -198,7 +198,7 @@ fn what_nobody_has_counted_is_told_as_that_and_counted_once_it_can_be() {
 }
 
 #[test]
-fn what_waits_is_told_while_another_version_is_looked_at_and_uploaded_afterwards() {
+fn reports_pending_uploads_while_a_snapshot_is_open() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -286,7 +286,7 @@ fn assert_well_again(bench: &Bench, machine: &Machine, content: &[u8]) {
 }
 
 #[test]
-fn a_full_disk_under_the_journal_makes_writes_wait_until_there_is_room() {
+fn writes_wait_while_the_journal_disk_is_full() {
     let bench = Bench::new();
     // Two journal files of 64 MiB fit, and not a third.
     let (small, machine) = cramped(&bench, 160, |machine, at| machine.state = at);
@@ -336,7 +336,7 @@ fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
 
 /// What is not on this computer can be read however full its disk is: only keeping it takes room.
 #[test]
-fn a_full_disk_under_the_cache_does_not_keep_files_from_being_read() {
+fn files_can_be_read_while_the_cache_disk_is_full() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -357,7 +357,7 @@ fn a_full_disk_under_the_cache_does_not_keep_files_from_being_read() {
 }
 
 #[test]
-fn a_cache_that_is_deleted_under_a_running_drive_costs_only_time() {
+fn deleting_the_cache_of_an_open_drive_costs_only_time() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);

@@ -143,7 +143,7 @@ fn requests_of_any_length_at_any_byte_do_what_they_say() {
 }
 
 #[test]
-fn what_is_never_flushed_is_uploaded_all_the_same() {
+fn uploads_writes_that_are_never_flushed() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let mut random = Random(22);

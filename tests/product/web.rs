@@ -200,7 +200,7 @@ fn an_invitation_lets_one_browser_in() {
 }
 
 #[test]
-fn pages_are_shown_to_everyone_and_come_with_what_keeps_them_safe() {
+fn serves_pages_to_everyone_with_protective_headers() {
     let daemon = Daemon::start();
     let stranger = Browser { port: daemon.invite().0, cookie: None };
     for path in ["/", "/drives/work"] {
@@ -221,7 +221,7 @@ fn pages_are_shown_to_everyone_and_come_with_what_keeps_them_safe() {
 }
 
 #[test]
-fn what_is_not_ours_is_refused() {
+fn refuses_requests_of_other_origins_or_sessions() {
     let daemon = Daemon::start();
     let browser = daemon.browser();
     type Changes<'a> = &'a [(&'a str, Option<&'a str>)];
@@ -289,7 +289,7 @@ fn another_users_process_is_not_served_whatever_it_knows() {
 }
 
 #[test]
-fn whoever_was_in_is_out_when_the_pages_are_served_no_more() {
+fn stopping_the_pages_signs_everyone_out() {
     let daemon = Daemon::start();
     let browser = daemon.browser();
     // A stream that is being followed ends too.
@@ -331,7 +331,7 @@ fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
 }
 
 #[test]
-fn a_browser_that_is_in_stays_in_over_a_restart_and_nobody_else_comes_in() {
+fn a_session_survives_a_restart_and_admits_nobody_else() {
     let mut daemon = Daemon::start();
     let browser = daemon.browser();
     let (_, unused) = daemon.invite();

@@ -103,7 +103,7 @@ fn listen(daemon: &Daemon, address: &str, more: &[&str]) -> Result<Value, Value>
 }
 
 #[test]
-fn a_browser_of_another_computer_signs_in_and_stays_in_over_a_restart() {
+fn a_remote_browser_signs_in_and_survives_a_restart() {
     let mut daemon = Daemon::start();
     let listening = listen(&daemon, "127.0.0.1:0", &[]).unwrap();
     let mut browser = Browser::of(&daemon, &listening);
@@ -168,7 +168,7 @@ fn a_browser_of_another_computer_signs_in_and_stays_in_over_a_restart() {
 }
 
 #[test]
-fn who_guesses_has_to_wait() {
+fn wrong_passwords_slow_down_further_sign_ins() {
     let daemon = Daemon::start();
     let browser = Browser::of(&daemon, &listen(&daemon, "127.0.0.1:0", &[]).unwrap());
     for _ in 0..5 {
@@ -212,7 +212,7 @@ fn by_proxy(port: u16, method: &str, path: &str, headers: &[(&str, &str)], body:
 }
 
 #[test]
-fn behind_a_proxy_people_sign_in_and_who_guesses_holds_up_nobody_else() {
+fn guessing_behind_a_proxy_delays_only_the_guesser() {
     let daemon = Daemon::start();
     let clear = listen(&daemon, "127.0.0.1:0", &["--no-tls"]).unwrap();
     assert!(clear["fingerprint"].is_null());
@@ -238,7 +238,7 @@ fn behind_a_proxy_people_sign_in_and_who_guesses_holds_up_nobody_else() {
 }
 
 #[test]
-fn what_cannot_be_listened_at_is_told() {
+fn says_why_an_address_cannot_be_listened_on() {
     let daemon = Daemon::start();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let failed = listen(&daemon, &taken.local_addr().unwrap().to_string(), &[]).unwrap_err();

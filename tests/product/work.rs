@@ -198,7 +198,7 @@ fn fill(on: &Path) {
 const GARBAGE: usize = 64 << 20;
 
 #[test]
-fn real_programs_find_on_a_drive_what_they_left_there_also_on_another_computer() {
+fn programs_find_their_data_on_another_computer_too() {
     let bench = Bench::new();
     let (store, passphrase, key) = (bench.store(), bench.text("passphrase"), bench.text("key"));
     let machine = bench.machine("a");

@@ -46,7 +46,7 @@ impl Logind {
 }
 
 #[test]
-fn a_computer_stays_awake_while_a_closed_drive_is_uploaded_and_no_longer() {
+fn keeps_the_computer_awake_only_while_a_closed_drive_uploads() {
     const UPLOADS: &str = "What was written to “d” is being uploaded";
     let bench = Bench::new();
     let bus = Bus::start();

@@ -22,7 +22,7 @@ fn state_is(person: &Person, state: &str) {
 }
 
 #[test]
-fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known_where_its_store_is() {
+fn a_drive_says_recovering_while_its_store_is_silent() {
     let bench = Bench::new();
     let (_server, proxy, _url, a) = with_drive(&bench);
     let at = a.machine.mountpoint();
@@ -60,7 +60,7 @@ fn a_drive_that_the_service_before_had_open_is_said_to_recover_until_it_is_known
 }
 
 #[test]
-fn a_drive_whose_store_refuses_this_computer_or_is_full_opens_with_what_is_here() {
+fn a_drive_opens_locally_if_its_store_refuses_requests() {
     let bench = Bench::new();
     let (server, proxy, _url, a) = with_drive(&bench);
     let at = a.machine.mountpoint();
@@ -106,7 +106,7 @@ fn a_drive_whose_store_refuses_this_computer_or_is_full_opens_with_what_is_here(
 }
 
 #[test]
-fn a_drive_that_this_computer_never_had_is_looked_at_where_its_store_is_full() {
+fn an_unknown_drive_in_a_full_store_opens_read_only() {
     let bench = Bench::new();
     let (_server, proxy, url, a) = with_drive(&bench);
     a.open();
@@ -123,7 +123,7 @@ fn a_drive_that_this_computer_never_had_is_looked_at_where_its_store_is_full() {
 }
 
 #[test]
-fn what_waits_for_a_drive_that_another_computer_has_asks_for_no_more_than_whose_that_is() {
+fn pending_uploads_of_a_held_drive_only_query_its_holder() {
     let bench = Bench::new();
     let (server, proxy, _url, a) = with_drive(&bench);
     a.open();

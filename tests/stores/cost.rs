@@ -46,7 +46,7 @@ fn is_told(bench: &Bench, proxy: &FaultProxy, add: &[&str]) {
 }
 
 #[test]
-fn what_a_drive_in_a_bucket_costs_is_told() {
+fn reports_the_cost_of_a_drive_in_a_bucket() {
     let bench = Bench::new();
     let (_server, proxy, url, a) = s3::with_drive(&bench);
     drop(a);
@@ -58,7 +58,7 @@ fn what_a_drive_in_a_bucket_costs_is_told() {
 }
 
 #[test]
-fn what_a_drive_in_a_collection_costs_is_told() {
+fn reports_the_cost_of_a_drive_in_a_collection() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::None);
     let proxy = FaultProxy::start(server.address());

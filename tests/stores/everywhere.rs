@@ -19,7 +19,7 @@ macro_rules! everywhere {
             }
 
             #[test]
-            fn what_a_computer_had_left_when_it_was_taken_over_is_a_fork_when_it_comes_back() {
+            fn unsent_changes_become_a_fork_after_a_take_over() {
                 run(comes_back_to_a_fork);
             }
 
@@ -39,7 +39,7 @@ macro_rules! everywhere {
             }
 
             #[test]
-            fn a_drive_opens_without_its_store_and_what_is_written_then_is_never_lost() {
+            fn a_drive_opens_offline_and_keeps_what_is_written_then() {
                 run(opens_without_its_store);
             }
         })*

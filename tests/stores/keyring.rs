@@ -107,7 +107,7 @@ impl Drop for Session {
 }
 
 #[test]
-fn credentials_are_kept_in_the_keyring_where_there_is_one_that_is_open() {
+fn keeps_credentials_in_an_unlocked_keyring() {
     let bench = Bench::new();
     let mut session = Session::start(&bench.path("home"));
     let mut a = Person::new(&bench, "a", &[("DBUS_SESSION_BUS_ADDRESS", session.bus.as_str())]);
@@ -157,7 +157,7 @@ fn credentials_are_kept_in_the_keyring_where_there_is_one_that_is_open() {
 
 /// A service that begins while the keyring is locked, as before anybody has logged in to the desktop.
 #[test]
-fn a_drive_whose_credentials_are_locked_away_opens_with_what_is_here_and_is_uploaded_once_they_are_not() {
+fn a_locked_keyring_delays_uploads_but_not_opening() {
     let bench = Bench::new();
     let session = Session::start(&bench.path("home"));
     let server = DavServer::apache(SignIn::Basic);

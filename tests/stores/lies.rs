@@ -47,7 +47,7 @@ fn say(store: &Path, family: &Family) {
 }
 
 #[test]
-fn what_a_store_says_later_of_a_drive_changes_nothing_here() {
+fn refuses_a_store_that_changes_its_claims_about_a_drive() {
     let bench = Bench::new();
     let a = encrypted(&bench);
     let store = bench.path("store");
@@ -83,7 +83,7 @@ fn what_a_store_says_later_of_a_drive_changes_nothing_here() {
 }
 
 #[test]
-fn whoever_gives_a_secret_is_not_told_in_clear_that_it_is_not_needed() {
+fn a_given_passphrase_refuses_a_store_that_claims_no_encryption() {
     let bench = Bench::new();
     let a = encrypted(&bench);
     let store = bench.path("store");

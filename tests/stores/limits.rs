@@ -59,7 +59,7 @@ impl Network {
 }
 
 #[test]
-fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
+fn uploads_wait_for_the_next_unmetered_network() {
     let bench = Bench::new();
     let bus = Bus::start();
     let network = Network::start(&bus, METERED);
@@ -98,7 +98,7 @@ fn uploads_wait_on_a_metered_network_and_go_on_on_the_next() {
 
 /// What is on its way is cut off, and not sent to its end.
 #[test]
-fn an_upload_that_a_metered_network_comes_in_the_middle_of_waits_for_another_one() {
+fn a_metered_network_cuts_off_and_delays_a_running_upload() {
     let bench = Bench::new();
     let bus = Bus::start();
     let network = Network::start(&bus, FREE);
@@ -149,7 +149,7 @@ fn an_upload_that_a_metered_network_comes_in_the_middle_of_waits_for_another_one
 }
 
 #[test]
-fn a_closed_drive_is_told_to_be_uploaded_for_as_long_as_that_goes_on() {
+fn a_closed_drive_reports_its_upload_until_it_ends() {
     let bench = Bench::new();
     let (_server, _proxy, _url, a) = with_drive(&bench);
     a.ok(&["limits", "--up", "64K"]);
@@ -172,7 +172,7 @@ fn a_closed_drive_is_told_to_be_uploaded_for_as_long_as_that_goes_on() {
 }
 
 #[test]
-fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
+fn limits_apply_to_uploads_and_downloads() {
     const BYTES: u64 = 4 << 20;
     const RATE: u64 = 2 << 20;
     let bench = Bench::new();
@@ -212,7 +212,7 @@ fn a_limit_holds_for_what_goes_to_a_store_and_comes_from_it() {
 }
 
 #[test]
-fn a_program_that_looks_into_one_file_after_another_is_slowed_down_until_it_may_go_on() {
+fn slows_down_programs_that_scan_files_until_allowed() {
     const FILES: usize = 60;
     const BYTES: usize = 3 << 20;
     const HEAD_BYTES: usize = 64 << 10;

@@ -103,25 +103,25 @@ fn are_told(bench: &Bench, place: &Place, troubles: impl IntoIterator<Item = Tro
 }
 
 #[test]
-fn whatever_happens_on_the_way_to_a_bucket_is_told_and_over_once_it_is_over() {
+fn reports_every_trouble_with_a_bucket_while_it_lasts() {
     let bench = Bench::new();
     are_told(&bench, &Place::s3(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_BUCKETS));
 }
 
 #[test]
-fn whatever_happens_on_the_way_to_a_collection_is_told_and_over_once_it_is_over() {
+fn reports_every_trouble_with_a_collection_while_it_lasts() {
     let bench = Bench::new();
     are_told(&bench, &Place::apache(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_COLLECTIONS));
 }
 
 #[test]
-fn whatever_happens_on_the_way_to_a_bucket_without_conditions_is_told_too() {
+fn reports_every_trouble_with_a_bucket_without_conditions() {
     let bench = Bench::new();
     are_told(&bench, &Place::weak_s3(&bench), TROUBLES.into_iter().chain(TROUBLES_OF_BUCKETS));
 }
 
 #[test]
-fn whatever_happens_on_the_way_to_a_collection_that_wants_no_login_is_told_too() {
+fn reports_every_trouble_with_a_collection_without_login() {
     let bench = Bench::new();
     let [portal, _] = TROUBLES_OF_COLLECTIONS;
     are_told(&bench, &Place::nginx(&bench), TROUBLES.into_iter().chain([portal]));
@@ -140,7 +140,7 @@ fn is_deleted(directory: &Path, a: &Person, state: &str, reason: &str) {
 }
 
 #[test]
-fn a_bucket_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() {
+fn reports_a_deleted_bucket_until_it_comes_back() {
     let bench = Bench::new();
     let server = S3Server::start();
     let place = Place::with_credentials(&bench, &server.url("d"), "swap", &credentials(), Box::new(()));
@@ -149,7 +149,7 @@ fn a_bucket_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() {
 }
 
 #[test]
-fn a_collection_that_is_deleted_under_an_open_drive_is_told_and_may_come_back() {
+fn reports_a_deleted_collection_until_it_comes_back() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::None);
     let a = Person::new(&bench, "a", &[]);
@@ -166,7 +166,7 @@ fn expires(a: &Person, renew: impl Fn(i32)) {
 }
 
 #[test]
-fn a_certificate_of_a_bucket_that_expires_under_an_open_drive_is_told_until_it_is_renewed() {
+fn reports_a_buckets_expired_certificate_until_it_is_renewed() {
     let bench = Bench::new();
     let authority = Authority::new();
     let server = RefCell::new(S3Server::start_tls(&authority.issue("127.0.0.1", 2)));
@@ -177,7 +177,7 @@ fn a_certificate_of_a_bucket_that_expires_under_an_open_drive_is_told_until_it_i
 }
 
 #[test]
-fn a_certificate_of_a_collection_that_expires_under_an_open_drive_is_told_until_it_is_renewed() {
+fn reports_a_collections_expired_certificate_until_it_is_renewed() {
     let bench = Bench::new();
     let server = RefCell::new(DavServer::apache_tls(SignIn::Basic, 2));
     let ca = server.borrow().ca().unwrap().display().to_string();

@@ -154,12 +154,12 @@ const BOUND: Duration = Duration::from_secs(80);
 const BOUND_THEN: Duration = Duration::from_secs(20);
 
 #[test]
-fn what_is_not_here_gives_an_error_in_bounded_time_offline_and_all_else_goes_on() {
+fn missing_data_fails_in_bounded_time_offline() {
     gives_an_error_in_bounded_time(&World::new(NEAR, Fault::CutBeforeBody));
 }
 
 #[test]
-fn what_is_not_here_gives_an_error_in_the_same_time_where_somebody_listens_and_says_nothing() {
+fn missing_data_fails_in_bounded_time_from_a_silent_server() {
     gives_an_error_in_bounded_time(&World::new(FAR, Fault::Silence));
 }
 
@@ -195,7 +195,7 @@ fn gives_an_error_in_bounded_time(world: &World) {
 }
 
 #[test]
-fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
+fn pinned_files_stay_available_offline_with_later_changes() {
     let mut world = World::new(FAR, Fault::CutBeforeBody);
     let b = world.other();
     let kept = at(&b, "kept");
@@ -285,7 +285,7 @@ fn what_is_pinned_is_there_offline_with_what_came_later_and_after_restarts() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_waiting_ends_at_the_ratio_or_says_why_not() {
+fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     let world = World::new(NEAR, Fault::CutBeforeBody);
     let b = world.other();
     let (large, kept) = (at(&b, "large"), at(&b, "kept"));
@@ -410,7 +410,7 @@ fn folder(machine: &Machine, path: &str) -> Value {
 }
 
 #[test]
-fn a_folder_whose_names_are_not_here_keeps_nobody_waiting_for_long_nor_those_who_ask_for_others() {
+fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     const NAMES: usize = 3000;
     let world = World::new(NEAR, Fault::CutBeforeBody);
     let a = &world.a;
@@ -460,7 +460,7 @@ fn a_folder_whose_names_are_not_here_keeps_nobody_waiting_for_long_nor_those_who
 }
 
 #[test]
-fn a_cache_that_is_too_small_for_what_a_closed_drive_always_keeps_is_refused_or_told() {
+fn refuses_or_reports_a_cache_too_small_for_pins() {
     let world = World::new(NEAR, Fault::CutBeforeBody);
     let b = world.other();
     b.ok(&["pin", &at(&b, "large"), "--wait"]);

@@ -8,7 +8,7 @@ use std::fs;
 
 /// The name is known to the proxy alone, and the environment has another one, which nobody has asked for.
 #[test]
-fn a_store_is_reached_through_the_proxy_that_is_set_and_no_other() {
+fn reaches_a_store_only_through_the_configured_proxy() {
     let bench = Bench::new();
     let server = DavServer::apache_self_signed("dav.example.org", 2);
     let (ca, port) = (server.ca().unwrap(), server.address().port());

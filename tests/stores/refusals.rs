@@ -104,19 +104,19 @@ fn who_may_only_read_looks(bench: &Bench, little: &Little) {
 }
 
 #[test]
-fn who_may_only_read_a_bucket_opens_the_drive_to_look_at_it() {
+fn a_reader_of_a_bucket_opens_the_drive_read_only() {
     let bench = Bench::new();
     who_may_only_read_looks(&bench, &Little::of_bucket(&bench, &READER));
 }
 
 #[test]
-fn who_may_only_read_a_bucket_without_conditions_opens_the_drive_to_look_at_it() {
+fn a_reader_of_a_bucket_without_conditions_opens_read_only() {
     let bench = Bench::new();
     who_may_only_read_looks(&bench, &Little::of_weak_bucket(&bench, &READER));
 }
 
 #[test]
-fn who_may_only_read_a_collection_opens_the_drive_to_look_at_it() {
+fn a_reader_of_a_collection_opens_the_drive_read_only() {
     let bench = Bench::new();
     who_may_only_read_looks(&bench, &Little::of_collection(&bench, dav::READER));
 }
@@ -148,13 +148,13 @@ fn who_may_not_delete_works(bench: &Bench, little: &Little) {
 }
 
 #[test]
-fn who_may_not_delete_in_a_bucket_works_and_is_told_that_it_grows() {
+fn works_without_deleting_in_a_bucket_and_reports_growth() {
     let bench = Bench::new();
     who_may_not_delete_works(&bench, &Little::of_bucket(&bench, &KEEPER));
 }
 
 #[test]
-fn who_may_not_delete_in_a_collection_works_and_is_told_that_it_grows() {
+fn works_without_deleting_in_a_collection_and_reports_growth() {
     let bench = Bench::new();
     who_may_not_delete_works(&bench, &Little::of_collection(&bench, dav::KEEPER));
 }
@@ -256,7 +256,7 @@ fn a_mistake_in_the_address_of_a_collection_is_told() {
 }
 
 #[test]
-fn a_drive_whose_store_was_emptied_says_so_and_is_not_begun_anew() {
+fn reports_an_emptied_store_and_does_not_start_over() {
     let bench = Bench::new();
     let server = S3Server::start();
     let url = server.url("d");

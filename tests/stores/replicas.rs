@@ -34,7 +34,7 @@ fn up_to_date(person: &Person) {
 }
 
 #[test]
-fn a_store_that_dies_in_the_middle_of_an_upload_is_replaced_by_its_replica_and_nothing_is_lost() {
+fn a_replica_replaces_a_store_that_dies_during_an_upload() {
     let bench = Bench::new();
     let (server, proxy, _url, mut a) = with_drive(&bench);
     let webdav = DavServer::apache(SignIn::None);
@@ -80,7 +80,7 @@ fn a_store_that_dies_in_the_middle_of_an_upload_is_replaced_by_its_replica_and_n
 }
 
 #[test]
-fn a_replica_that_lags_is_not_promoted_unless_a_person_accepts_the_loss() {
+fn promoting_a_lagging_replica_needs_consent_to_the_loss() {
     let bench = Bench::new();
     let (_server, proxy, _url, a) = with_drive(&bench);
     let replica = format!("file://{}", bench.text("replica"));
@@ -141,7 +141,7 @@ fn with_replica(bench: &Bench) -> (String, String, Person) {
 }
 
 #[test]
-fn a_store_that_was_emptied_is_given_up_for_its_replica_by_who_says_so() {
+fn promoting_the_replica_of_an_emptied_store_needs_consent() {
     let bench = Bench::new();
     let (_first, second, a) = with_replica(&bench);
     up_to_date(&a);
@@ -171,7 +171,7 @@ fn moved_while_its_store_was_away(bench: &Bench) -> (String, String, Person, Per
 }
 
 #[test]
-fn a_drive_is_not_forgotten_before_the_store_that_it_has_left_knows_it() {
+fn keeps_a_moved_drive_until_its_former_store_is_informed() {
     let bench = Bench::new();
     let (first, second, a, b) = moved_while_its_store_was_away(&bench);
     let failure = a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
@@ -183,7 +183,7 @@ fn a_drive_is_not_forgotten_before_the_store_that_it_has_left_knows_it() {
 }
 
 #[test]
-fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
+fn informs_a_former_store_that_was_away_once_it_returns() {
     let bench = Bench::new();
     let (first, second, a, b) = moved_while_its_store_was_away(&bench);
     // It is not forgotten by who is stopped meanwhile.
@@ -208,7 +208,7 @@ fn a_store_that_was_away_at_the_promotion_is_told_once_it_is_back() {
 }
 
 #[test]
-fn a_drive_that_another_computer_has_moved_to_its_replica_is_not_moved_to_a_second_one_too() {
+fn a_drive_moved_by_another_computer_is_not_moved_twice() {
     let bench = Bench::new();
     let (first, second, a) = with_replica(&bench);
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -225,7 +225,7 @@ fn a_drive_that_another_computer_has_moved_to_its_replica_is_not_moved_to_a_seco
 }
 
 #[test]
-fn a_replica_that_the_drive_has_left_again_is_not_promoted_by_who_knows_it_from_before() {
+fn refuses_to_promote_a_replica_that_the_drive_left() {
     let bench = Bench::new();
     let (first, second, a) = with_replica(&bench);
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -252,7 +252,7 @@ fn a_replica_that_the_drive_has_left_again_is_not_promoted_by_who_knows_it_from_
 }
 
 #[test]
-fn what_waits_to_be_uploaded_while_a_promotion_is_cut_off_goes_on_in_the_replica_and_is_no_fork() {
+fn pending_uploads_continue_without_a_fork_after_a_failed_promotion() {
     let bench = Bench::new();
     let (_first, second, a) = with_replica(&bench);
     up_to_date(&a);
@@ -284,7 +284,7 @@ fn what_waits_to_be_uploaded_while_a_promotion_is_cut_off_goes_on_in_the_replica
 }
 
 #[test]
-fn a_promotion_that_was_done_before_is_judged_by_what_the_drive_has_become_since() {
+fn repeating_a_promotion_reports_no_loss() {
     let bench = Bench::new();
     let (_first, second, a) = with_replica(&bench);
     up_to_date(&a);
@@ -327,7 +327,7 @@ fn beside_a_bucket(bench: &Bench) -> (S3Server, String, Person) {
 }
 
 #[test]
-fn a_replica_whose_credentials_come_later_is_caught_up_with_while_the_drive_is_open() {
+fn a_replica_catches_up_once_its_credentials_arrive() {
     let bench = Bench::new();
     let (_server, replica, a) = beside_a_bucket(&bench);
     let added = a.ok(&["drive", "replica", "add", "d", &replica]);
@@ -392,7 +392,7 @@ fn closed_and_being_copied(bench: &Bench) -> (S3Server, Person, Running) {
 }
 
 #[test]
-fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copying_goes_on() {
+fn a_closed_drive_can_be_opened_during_a_replica_copy() {
     let bench = Bench::new();
     let (_server, a, adding) = closed_and_being_copied(&bench);
     a.open();
@@ -407,7 +407,7 @@ fn a_closed_drive_that_is_being_copied_to_a_replica_can_be_opened_and_the_copyin
 }
 
 #[test]
-fn a_service_that_ends_while_a_closed_drive_is_copied_leaves_it_to_other_computers() {
+fn a_service_that_ends_during_a_copy_releases_the_drive() {
     let bench = Bench::new();
     let (_server, a, adding) = closed_and_being_copied(&bench);
     a.ok(&["daemon", "stop"]);
@@ -420,7 +420,7 @@ fn a_service_that_ends_while_a_closed_drive_is_copied_leaves_it_to_other_compute
 }
 
 #[test]
-fn of_two_replicas_one_takes_the_stores_place_although_the_other_was_left_in_mid_copy() {
+fn one_replica_replaces_the_store_though_another_is_incomplete() {
     let bench = Bench::new();
     let (server, _proxy, _url, mut a) = with_drive(&bench);
     let (webdav, bucket) = (DavServer::apache(SignIn::None), S3Server::start());

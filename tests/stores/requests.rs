@@ -53,7 +53,7 @@ fn is_there(bench: &Bench, a: &Person, add: &[&str], note: &str) {
 }
 
 #[test]
-fn whatever_goes_wrong_at_one_request_to_a_bucket_only_delays_an_upload() {
+fn any_single_fault_in_a_bucket_only_delays_an_upload() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);
     a.open();
@@ -64,7 +64,7 @@ fn whatever_goes_wrong_at_one_request_to_a_bucket_only_delays_an_upload() {
 }
 
 #[test]
-fn whatever_goes_wrong_at_one_request_to_a_collection_only_delays_an_upload() {
+fn any_single_fault_in_a_collection_only_delays_an_upload() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::None);
     let proxy = FaultProxy::start(server.address());

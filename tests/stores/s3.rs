@@ -50,7 +50,7 @@ pub fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
 }
 
 #[test]
-fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
+fn a_drive_moves_through_a_bucket_without_revealing_secrets() {
     let bench = Bench::new();
     files(&bench);
     let server = S3Server::start();
@@ -134,7 +134,7 @@ fn a_drive_moves_by_way_of_a_bucket_and_no_secret_is_told() {
 }
 
 #[test]
-fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
+fn a_revoked_key_delays_uploads_until_the_next_login() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);
     a.open();
@@ -167,7 +167,7 @@ fn a_revoked_key_holds_up_uploads_until_the_next_login_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_secret_that_is_wrong_is_told_as_that_and_not_as_one_that_may_nothing() {
+fn reports_a_wrong_secret_key_as_wrong_not_unauthorised() {
     let bench = Bench::new();
     let (_server, proxy, url) = with_server(&bench);
     let mut a = Person::new(&bench, "a", &[]);
@@ -257,7 +257,7 @@ fn segments(server: &S3Server) -> usize {
 }
 
 #[test]
-fn what_waits_for_a_store_that_has_lost_its_conditions_goes_on_waiting() {
+fn uploads_wait_while_a_store_has_lost_its_conditions() {
     let bench = Bench::new();
     let (server, _proxy, _url, a) = with_drive(&bench);
     a.open();
@@ -290,7 +290,7 @@ fn what_waits_for_a_store_that_has_lost_its_conditions_goes_on_waiting() {
 }
 
 #[test]
-fn a_store_without_conditions_is_for_one_device_at_a_time_and_a_drive_that_swaps_is_not_written_there() {
+fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     let bench = Bench::new();
     let (server, _proxy, swapping, a) = with_drive(&bench);
     // It has a file system once it was open.

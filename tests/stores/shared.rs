@@ -37,7 +37,7 @@ fn finding<'a>(tested: &'a Value, subject: &str) -> &'a Value {
 }
 
 #[test]
-fn of_two_computers_that_open_a_shared_directory_at_once_one_does() {
+fn one_of_two_computers_opens_a_shared_directory() {
     const ROUNDS: usize = 8;
     let (bench, directory) = (Bench::new(), OddDirectory::mount(SLOW, 2));
     let persons = ["a", "b"].map(|name| Person::new(&bench, name, &[]));
@@ -69,7 +69,7 @@ fn of_two_computers_that_open_a_shared_directory_at_once_one_does() {
 }
 
 #[test]
-fn a_test_of_a_directory_tells_its_file_system_and_what_keeps_computers_apart() {
+fn a_store_test_names_the_file_system_and_its_protection() {
     let (bench, directory) = (Bench::new(), OddDirectory::mount(SLOW, 1));
     let a = Person::new(&bench, "a", &[]);
     let local = bench.store();
@@ -108,7 +108,7 @@ fn a_drive_lives_in_a_directory_that_lacks_something() {
 }
 
 #[test]
-fn a_place_where_no_store_can_be_is_refused_for_that_reason() {
+fn says_why_a_place_cannot_hold_a_store() {
     let habits = Habits { make_directory: Some(Refusal::NOT_SUPPORTED), ..Habits::default() };
     let (bench, directory) = (Bench::new(), OddDirectory::mount(habits, 1));
     let a = Person::new(&bench, "a", &[]);
@@ -121,7 +121,7 @@ fn a_place_where_no_store_can_be_is_refused_for_that_reason() {
 }
 
 #[test]
-fn a_synchronised_folder_is_refused_and_what_is_made_there_all_the_same_is_warned_of() {
+fn refuses_a_synchronised_folder_or_warns_if_it_is_forced() {
     let bench = Bench::new();
     let a = Person::new(&bench, "a", &[]);
     std::fs::create_dir_all(bench.path("synced/.stfolder")).unwrap();
@@ -145,7 +145,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_drive_that_relies_on_locks_is_only_looked_at_in_a_shared_directory_and_can_move() {
+fn a_drive_relying_on_locks_opens_read_only_when_shared() {
     let (bench, directory) = (Bench::new(), OddDirectory::mount(SLOW, 2));
     make_by_locks(&directory.inner().join("store"));
     let [a, b] = ["a", "b"].map(|name| Person::new(&bench, name, &[]));

@@ -96,7 +96,7 @@ fn a_collection_of_a_server_that_knows_less_takes_a_password() {
 }
 
 #[test]
-fn a_collection_of_a_server_that_knows_neither_move_nor_ranges_holds_a_drive() {
+fn a_server_without_move_and_ranges_holds_a_drive() {
     let bench = Bench::new();
     let server = DavServer::apache_of_little();
     let proxy = FaultProxy::start(server.address());
@@ -182,7 +182,7 @@ fn a_bucket_takes_temporary_credentials() {
 }
 
 #[test]
-fn a_profile_whose_keys_are_replaced_under_an_open_drive_is_read_again() {
+fn reads_a_profile_again_when_its_keys_are_replaced() {
     let bench = Bench::new();
     let server = S3Server::start();
     let temporary = Temporary::start(server.address());

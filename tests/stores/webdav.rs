@@ -6,7 +6,7 @@ use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 
 #[test]
-fn a_drive_moves_by_way_of_a_collection_and_no_secret_is_told() {
+fn a_drive_moves_through_a_collection_without_revealing_secrets() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::Basic);
     let url = server.url("/holdall/");
@@ -50,7 +50,7 @@ pub fn create(person: &Person, url: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_collection_may_have_any_name_and_its_address_a_slash_or_none() {
+fn a_collection_may_have_any_name_and_a_trailing_slash() {
     for (number, server) in servers().into_iter().enumerate() {
         let bench = Bench::new();
         let (a, b) = (Person::new(&bench, "a", &[]), Person::new(&bench, "b", &[]));
@@ -75,7 +75,7 @@ fn a_collection_may_have_any_name_and_its_address_a_slash_or_none() {
 }
 
 #[test]
-fn a_collection_in_one_that_is_missing_is_told_and_nothing_is_made() {
+fn reports_a_missing_parent_collection_and_creates_nothing() {
     for server in servers() {
         let bench = Bench::new();
         let a = Person::new(&bench, "a", &[]);
@@ -99,7 +99,7 @@ const REFUSALS: [(Fault, i32, &str, &str); 4] = [
 ];
 
 #[test]
-fn what_a_server_refuses_is_told_by_tests_and_creations_and_status_and_nothing_hangs() {
+fn reports_what_a_server_refuses_and_never_hangs() {
     for server in servers() {
         let bench = Bench::new();
         let proxy = FaultProxy::start(server.address());

@@ -332,7 +332,7 @@ fn deletes_nothing_where_the_listing_lacks_its_own_head() {
 }
 
 #[test]
-fn what_is_written_meanwhile_is_uploaded_before_a_collection_ends() {
+fn uploads_new_writes_while_a_collection_runs() {
     let bench = Bench::new();
     run(async {
         let near: Arc<dyn Store> = Arc::new(bench.store.clone());
@@ -371,7 +371,7 @@ fn what_is_written_meanwhile_is_uploaded_before_a_collection_ends() {
 }
 
 #[test]
-fn one_that_nobody_asked_for_makes_way_and_a_close_ends_any() {
+fn automatic_collections_yield_to_uploads_and_a_close_ends_any() {
     let bench = Bench::new();
     run(async {
         let store = far(Arc::new(bench.store.clone()), ROUND_TRIP);
@@ -398,7 +398,7 @@ fn one_that_nobody_asked_for_makes_way_and_a_close_ends_any() {
 }
 
 #[test]
-fn a_collection_waits_at_each_step_while_programs_read_and_ends_all_the_same() {
+fn a_collection_slows_down_for_readers_but_still_finishes() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

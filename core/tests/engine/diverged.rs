@@ -69,7 +69,7 @@ fn merged(bench: &Bench, first: &[(u64, u8)], second: &[(u64, u8)]) {
 }
 
 #[test]
-fn equal_epochs_after_a_restore_are_told_apart() {
+fn tells_versions_with_equal_epochs_apart_after_a_restore() {
     let bench = used();
     let backup = bench.store.copy();
     write_and_close(&bench, 0, &[(1, 1)]);
@@ -87,7 +87,7 @@ fn equal_epochs_after_a_restore_are_told_apart() {
 }
 
 #[test]
-fn a_version_that_is_in_no_store_any_more_is_never_mixed_into_another_one() {
+fn never_mixes_a_lost_version_into_another() {
     let bench = used();
     let backup = bench.store.copy();
     write_and_close(&bench, 0, &much(1));
@@ -108,7 +108,7 @@ fn a_version_that_is_in_no_store_any_more_is_never_mixed_into_another_one() {
 }
 
 #[test]
-fn of_two_copies_that_merge_both_versions_are_kept() {
+fn keeps_both_versions_when_two_copies_of_a_store_merge() {
     let bench = used();
     merged(&bench, &much(1), &[(1, 2)]);
     run(async {
@@ -152,7 +152,7 @@ fn a_copy_that_was_collected_before_its_device_came_is_refused() {
 }
 
 #[test]
-fn a_journal_that_still_holds_what_the_store_lost_uploads_it_again() {
+fn uploads_again_the_journal_records_that_the_store_lost() {
     let bench = used();
     let backup = bench.store.copy();
     run(async {
@@ -178,7 +178,7 @@ fn a_journal_that_still_holds_what_the_store_lost_uploads_it_again() {
 }
 
 #[test]
-fn a_device_that_set_its_files_aside_opens_the_store_s_version() {
+fn opens_the_stores_version_after_local_files_are_set_aside() {
     let mut bench = used();
     let backup = bench.store.copy();
     write_and_close(&bench, 0, &[(1, 1)]);
@@ -198,7 +198,7 @@ fn a_device_that_set_its_files_aside_opens_the_store_s_version() {
 }
 
 #[test]
-fn an_open_drive_does_not_go_on_in_a_store_that_was_restored() {
+fn a_restored_store_stops_the_uploads_of_an_open_drive() {
     let bench = used();
     let backup = bench.store.copy();
     write_and_close(&bench, 1, &[(1, 1)]);
@@ -219,7 +219,7 @@ fn an_open_drive_does_not_go_on_in_a_store_that_was_restored() {
 }
 
 #[test]
-fn what_was_written_away_from_a_store_that_was_restored_is_not_mixed_into_it() {
+fn never_mixes_offline_writes_into_a_restored_store() {
     let bench = used();
     let backup = bench.store.copy();
     write_and_close(&bench, 1, &[(1, 1)]);
@@ -263,7 +263,7 @@ fn a_copy_wrote(by_the_copy: &[(u64, u8)]) {
 }
 
 #[test]
-fn what_a_copy_of_a_device_s_files_wrote_is_not_taken_for_its_own() {
+fn a_device_tells_its_copys_writes_from_its_own() {
     a_copy_wrote(&[(1, 2)]);
     a_copy_wrote(&much(2));
     a_copy_wrote(&[much(2), much(2)].concat());
@@ -271,7 +271,7 @@ fn what_a_copy_of_a_device_s_files_wrote_is_not_taken_for_its_own() {
 
 /// As after a computer's files were restored from a backup.
 #[test]
-fn a_device_whose_files_are_older_opens_where_the_store_shows_that_nothing_is_missing() {
+fn opens_with_older_local_files_if_nothing_is_missing() {
     let mut bench = used();
     let copy = bench.devices[0].copy();
     write_and_close(&bench, 0, &[(1, 1)]);

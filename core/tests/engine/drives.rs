@@ -130,7 +130,7 @@ async fn a_rollback_brings_a_version_back_and_keeps_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drive_that_was_far_larger_before_a_rollback_opens_with_what_its_cache_has_from_then() {
+async fn opens_a_drive_that_was_far_larger_before_a_rollback() {
     const TIB: u64 = 1 << 40;
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_family_opens_for_whoever_has_a_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_family_whose_maker_died_before_it_had_a_drive_is_gone_on_with() {
+async fn finishes_creating_a_family_whose_creator_died() {
     for died_with_a_root in [false, true] {
         let bench = Bench::new().await;
         let store = &*bench.store;
@@ -311,7 +311,7 @@ async fn a_family_whose_maker_died_before_it_had_a_drive_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pull_that_outlives_its_opening_does_not_reach_the_next_ones_cache() {
+async fn a_pull_of_an_earlier_opening_cannot_fill_the_cache() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     write(&volume, 0, 1, MIB).await;

@@ -160,7 +160,7 @@ fn a_version_that_could_not_be_remembered_keeps_its_records() {
 }
 
 #[test]
-fn a_flush_that_nobody_waits_for_any_more_still_counts_its_failure() {
+fn a_failed_flush_counts_even_if_its_caller_left() {
     for seed in 0..50 {
         let (world, mut computer) = (World::new(), Computer::new(1));
         computer.journal = SimDisk::new(seed, DiskFaults::default());
@@ -222,7 +222,7 @@ fn a_rotten_header_of_the_last_journal_file_is_damage() {
 }
 
 #[test]
-fn a_journal_file_that_is_gone_is_damage_also_if_it_was_the_last() {
+fn a_missing_journal_file_is_damage_even_if_last() {
     let (world, computer) = (World::new(), Computer::new(1));
     run(async {
         let volume = world.open(&computer).await.unwrap();
@@ -273,7 +273,7 @@ fn writes_outlive_the_loss_of_drive_json() {
 }
 
 #[test]
-fn two_copies_of_one_computer_never_take_each_others_records_for_their_own() {
+fn two_copies_of_a_computer_tell_their_records_apart() {
     let (world, first) = (World::new(), Computer::new(1));
     run(async {
         let volume = world.open(&first).await.unwrap();
@@ -319,7 +319,7 @@ fn two_copies_of_one_computer_never_take_each_others_records_for_their_own() {
 }
 
 #[test]
-fn what_a_full_disk_cannot_keep_can_still_be_read_and_written() {
+fn a_full_cache_disk_stops_neither_reads_nor_writes() {
     let (world, first, second) = (World::new(), Computer::new(1), Computer::new(2));
     run(async {
         let volume = world.open(&first).await.unwrap();
@@ -360,7 +360,7 @@ fn what_a_full_disk_cannot_keep_can_still_be_read_and_written() {
 }
 
 #[test]
-fn a_read_waits_while_access_is_refused_and_goes_on_by_itself() {
+fn a_read_waits_while_access_is_refused_and_resumes() {
     let (world, first, second) = (World::new(), Computer::new(1), Computer::new(2));
     run(async {
         let volume = world.open(&first).await.unwrap();
@@ -382,7 +382,7 @@ fn a_read_waits_while_access_is_refused_and_goes_on_by_itself() {
 }
 
 #[test]
-fn a_damaged_frame_is_an_error_for_its_reader_and_no_one_else() {
+fn a_damaged_frame_fails_only_the_reads_that_need_it() {
     let (world, first, second) = (World::new(), Computer::new(1), Computer::new(2));
     run(async {
         let volume = world.open(&first).await.unwrap();
@@ -407,7 +407,7 @@ fn a_damaged_frame_is_an_error_for_its_reader_and_no_one_else() {
 }
 
 #[test]
-fn rewriting_the_same_blocks_while_the_store_is_away_never_fills_the_journal() {
+fn rewriting_the_same_blocks_offline_never_fills_the_journal() {
     let (world, first, second) = (World::new(), Computer::new(1), Computer::new(2));
     run(async {
         let volume = world.open(&first).await.unwrap();

@@ -172,7 +172,7 @@ async fn check(format: u64, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_every_format_so_far_holds_is_read_byte_for_byte() {
+async fn reads_every_format_so_far_byte_for_byte() {
     for format in 1..=FORMAT {
         for kind in KINDS {
             check(format, kind).await;
@@ -263,7 +263,7 @@ async fn a_family_of_a_newer_format_says_so() {
 
 /// Every object whose envelope says a later version stops whoever reads it.
 #[tokio::test]
-async fn an_object_of_a_newer_format_says_so_and_nothing_is_changed() {
+async fn refuses_objects_of_a_newer_format() {
     for directory in ["head", "root", "seg"] {
         let place = Place::of(FORMAT, "plain");
         let unlocked = family::unlock(&*place.store, None).await.unwrap();
@@ -290,7 +290,7 @@ async fn an_object_of_a_newer_format_says_so_and_nothing_is_changed() {
 }
 
 #[tokio::test]
-async fn a_devices_files_of_a_newer_format_say_so_and_are_left_alone() {
+async fn refuses_and_keeps_local_files_of_a_newer_format() {
     let place = Place::of(FORMAT, "plain");
     let unlocked = family::unlock(&*place.store, None).await.unwrap();
     let drive = drive::heads(&*place.store, &unlocked.sealer).await.unwrap().remove(0).drive;

@@ -104,7 +104,7 @@ async fn decide(bench: &Bench) -> Fork {
 }
 
 #[test]
-fn a_fork_that_was_taken_before_its_device_knew_of_it_is_forked() {
+fn forks_a_fork_that_was_taken_before_its_device_knew() {
     let bench = taken_over();
     let (fork, decided) = run(async {
         let fork = decide(&bench).await;
@@ -161,7 +161,7 @@ impl Layer for GoesAway {
 }
 
 #[test]
-fn a_live_drive_whose_fork_was_taken_goes_on_as_a_fork_of_that() {
+fn an_open_drive_continues_as_its_taken_forks_fork() {
     let bench = Bench::new();
     run(async {
         let (store, of) = (bench.store.clone(), bench.drive);
@@ -205,7 +205,7 @@ fn a_live_drive_whose_fork_was_taken_goes_on_as_a_fork_of_that() {
 }
 
 #[test]
-fn a_drive_that_is_renamed_while_it_is_held_keeps_what_its_journal_goes_on_from() {
+fn renaming_a_held_drive_keeps_its_journals_base_version() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -251,7 +251,7 @@ impl Layer for Overtaken {
 }
 
 #[test]
-fn a_fork_of_a_commit_that_was_not_remembered_has_that_commits_map() {
+fn a_fork_of_a_forgotten_commit_has_that_commits_map() {
     let mut bench = Bench::new();
     let before = run(async {
         let first = bench.open(0).await.unwrap();
@@ -293,7 +293,7 @@ fn a_fork_of_a_commit_that_was_not_remembered_has_that_commits_map() {
 }
 
 #[test]
-fn a_version_is_kept_for_its_writer_where_another_devices_fork_of_it_is_gone() {
+fn keeps_a_version_for_its_writer_after_anothers_fork_goes() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -320,7 +320,7 @@ fn a_version_is_kept_for_its_writer_where_another_devices_fork_of_it_is_gone() {
 }
 
 #[test]
-fn a_drive_that_is_renamed_keeps_what_another_device_goes_on_from_that_had_let_it_go() {
+fn renaming_keeps_a_released_version_that_another_device_builds_on() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -349,7 +349,7 @@ fn a_drive_that_is_renamed_while_nobody_holds_it_keeps_nothing() {
 }
 
 #[test]
-fn who_takes_its_own_fork_back_keeps_what_the_other_device_goes_on_from() {
+fn taking_a_fork_back_keeps_another_devices_base_version() {
     let bench = Bench::new();
     let open = async |access| bench.open_on(Arc::new(bench.store.clone()), 0, access).await;
     let other = run(async {
@@ -381,7 +381,7 @@ fn who_takes_its_own_fork_back_keeps_what_the_other_device_goes_on_from() {
 }
 
 #[test]
-fn every_try_of_a_fork_puts_the_same_ref_and_a_collection_takes_it_away() {
+fn retried_forks_put_one_ref_and_collections_delete_it() {
     let bench = taken_over();
     run(async {
         let fork = decide(&bench).await;
@@ -454,7 +454,7 @@ fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
 }
 
 #[test]
-fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
+fn takes_over_from_a_device_that_never_stops_committing() {
     let bench = Bench::new();
     run(async {
         let far: Arc<dyn Store> = far(Arc::new(bench.store.clone()), ROUND_TRIP);
@@ -488,7 +488,7 @@ fn a_device_that_commits_all_the_time_is_taken_over_all_the_same() {
 }
 
 #[test]
-fn who_let_the_drive_go_and_wrote_while_the_store_was_away_finds_its_version_kept_by_one_who_did_the_same() {
+fn an_offline_opening_keeps_the_version_another_device_builds_on() {
     let bench = Bench::new();
     let offline = Access::Away { mounted: false };
     run(async {
@@ -510,8 +510,7 @@ fn who_let_the_drive_go_and_wrote_while_the_store_was_away_finds_its_version_kep
 }
 
 #[test]
-fn of_two_devices_that_wrote_on_one_version_while_the_store_was_away_either_finds_it_kept_whoever_comes_first()
- {
+fn keeps_one_version_for_both_devices_that_wrote_offline() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();

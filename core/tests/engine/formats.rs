@@ -66,7 +66,7 @@ fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
 }
 
 #[test]
-fn of_a_matroska_film_the_cues_come_by_themselves() {
+fn prefetches_the_cues_of_a_matroska_film() {
     let element = |id: &[u8], body: &[u8]| {
         let length = (8_u64 << 32 | body.len() as u64).to_be_bytes();
         [id, &length[3..], body].concat()
@@ -88,7 +88,7 @@ fn of_a_matroska_film_the_cues_come_by_themselves() {
 }
 
 #[test]
-fn of_an_archive_the_directory_comes_by_itself() {
+fn prefetches_the_directory_of_an_archive() {
     let entries = [b"PK\x01\x02".as_slice(), &[7; 42]].concat().repeat(4000);
     let data = [b"PK\x03\x04".as_slice(), &noise(16 * MIB)].concat();
     let place = [(entries.len() as u32).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat();
@@ -99,7 +99,7 @@ fn of_an_archive_the_directory_comes_by_itself() {
 }
 
 #[test]
-fn of_a_document_the_tables_of_objects_come_by_themselves() {
+fn prefetches_the_object_tables_of_a_document() {
     let mut document = [b"%PDF-1.7\n".as_slice(), &noise(8 * MIB)].concat();
     let first = document.len() as u64;
     document.extend(b"xref\n0 1\ntrailer\n<< /Size 1 >>\nstartxref\n0\n%%EOF\n");
@@ -152,7 +152,7 @@ impl Database {
 }
 
 #[test]
-fn of_a_database_the_schema_and_the_roots_come_by_themselves() {
+fn prefetches_the_schema_and_the_roots_of_a_database() {
     let database = Database::new(80);
     let file = std::fs::read(database.dir.path().join("db")).unwrap();
     let is_meant = |(name, path, _): &&(String, String, u64)| name == "sqlite_schema" || path == "/";
@@ -164,7 +164,7 @@ fn of_a_database_the_schema_and_the_roots_come_by_themselves() {
 }
 
 #[test]
-fn queries_of_a_database_wait_for_their_leaves_alone_and_little_is_fetched_that_they_do_not_touch() {
+fn database_queries_wait_only_for_leaves_and_fetch_little_else() {
     const QUERIES: usize = 20;
     let database = Database::new(0);
     let from = database.dir.path().join("db");
@@ -235,7 +235,7 @@ async fn open_narrow(world: &World, computer: usize, bytes_per_ms: u64) -> Arc<V
 }
 
 #[test]
-fn who_reads_backwards_waits_for_few_round_trips() {
+fn reading_backwards_takes_few_round_trips() {
     let (world, file) = large(48 * MIB);
     run(async {
         let volume = open_narrow(&world, 1, Narrow::BYTES_PER_MS).await;
@@ -248,7 +248,7 @@ fn who_reads_backwards_waits_for_few_round_trips() {
 }
 
 #[test]
-fn who_reads_at_equal_distances_waits_for_few_round_trips_and_gets_only_that() {
+fn strided_reads_take_few_round_trips_and_fetch_little_else() {
     let (world, file) = large(48 * MIB);
     let first = (file.start + 64).next_multiple_of(64);
     run(async {
@@ -275,7 +275,7 @@ fn many(count: usize) -> (World, Vec<BlockRange>) {
 }
 
 #[test]
-fn who_looks_at_the_beginnings_of_many_files_gets_little_more_than_those() {
+fn reading_the_beginnings_of_many_files_fetches_little_more() {
     let (world, beginnings) = many(40);
     run(async {
         let volume = open(&world).await;
@@ -290,7 +290,7 @@ fn who_looks_at_the_beginnings_of_many_files_gets_little_more_than_those() {
 }
 
 #[test]
-fn what_was_wanted_for_a_reader_that_has_gone_is_not_fetched_any_more() {
+fn cancels_the_readahead_of_a_reader_that_left() {
     const FRAME_BYTES: u64 = 16 << 10;
     let (world, file) = large(48 * MIB);
     // Whether others read so much that it is over, or too little to tell.

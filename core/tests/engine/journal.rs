@@ -56,7 +56,7 @@ async fn live(disk: &SimDisk, journal: &Arc<Journal>, rng: &mut StdRng, stamps: 
 }
 
 #[test]
-fn what_was_flushed_survives_every_crash_and_the_rest_is_a_prefix() {
+fn flushed_records_survive_every_crash_the_rest_is_a_prefix() {
     for seed in 0..2000 {
         let mut rng = StdRng::seed_from_u64(seed);
         let disk = SimDisk::new(seed, DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(2) });
@@ -94,7 +94,7 @@ fn what_was_flushed_survives_every_crash_and_the_rest_is_a_prefix() {
 }
 
 #[test]
-fn a_failed_sync_is_mended_by_a_fresh_file_or_stops_the_journal() {
+fn a_failed_sync_continues_in_another_file_or_stops_writes() {
     let (mut mended, mut stopped) = (0, 0);
     for seed in 0..1000 {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -149,7 +149,7 @@ fn a_failed_sync_is_mended_by_a_fresh_file_or_stops_the_journal() {
 }
 
 #[test]
-fn a_damaged_record_that_was_durable_stops_everything_and_a_torn_tail_does_not() {
+fn refuses_damaged_durable_records_but_accepts_a_torn_tail() {
     let disk = SimDisk::new(1, DiskFaults::default());
     let uuid = run(async {
         let journal = Journal::create(Arc::new(disk.clone()), LIMITS, CAPACITY).await.unwrap();
@@ -180,7 +180,7 @@ fn a_damaged_record_that_was_durable_stops_everything_and_a_torn_tail_does_not()
 }
 
 #[test]
-fn a_full_journal_takes_no_more_until_some_is_freed_and_the_reserve_is_for_closing() {
+fn a_full_journal_refuses_writes_and_reserves_space_for_closing() {
     run(async {
         let disk = SimDisk::new(1, DiskFaults::default());
         let journal = Journal::create(Arc::new(disk), LIMITS, CAPACITY).await.unwrap();
@@ -283,7 +283,7 @@ async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]
 
 /// Records of a former life wait to be applied, a few at a time: where they are told to be, by their LSN, all of that LSN are.
 #[test]
-fn what_waits_to_be_applied_is_told_to_be_where_all_of_its_group_is() {
+fn unapplied_records_come_in_whole_groups() {
     let mut groups = 0;
     for seed in 0..40 {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -364,7 +364,7 @@ fn a_compacted_journal_comes_to_the_same_and_never_fills() {
 }
 
 #[test]
-fn a_sync_that_fails_on_the_callers_own_thread_is_made_good_by_the_next_flush() {
+fn the_next_flush_fixes_a_failed_sync_by_the_caller() {
     let (mut failed, mut mended) = (0, 0);
     for seed in 0..200 {
         let disk = SimDisk::new(seed, DiskFaults::default());
@@ -473,7 +473,7 @@ fn more_than_a_file_is_written_anew_after_a_failed_sync() {
 }
 
 #[test]
-fn a_flush_counts_no_record_that_went_to_the_next_file_meanwhile() {
+fn a_flush_counts_no_record_in_a_newer_file() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed, DiskFaults::default());
         let (uuid, durable) = run(async {

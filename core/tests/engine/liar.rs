@@ -83,7 +83,7 @@ async fn a_secret_that_was_given_is_used_or_refused() {
 
 /// The store answers that there is a family already, which is the maker's own or one that somebody has begun.
 #[tokio::test(start_paused = true)]
-async fn a_drive_that_is_made_with_a_passphrase_is_encrypted_or_not_made() {
+async fn a_drive_created_with_a_passphrase_is_encrypted_or_refused() {
     let (mut made, mut refused) = (0, 0);
     for from in 0..24 {
         // Begun, and left.

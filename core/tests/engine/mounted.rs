@@ -47,7 +47,7 @@ fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
 }
 
 #[test]
-fn one_whose_drive_another_device_has_now_goes_on_as_a_fork_and_does_not_wait() {
+fn a_mounted_drive_taken_by_another_device_becomes_a_fork() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

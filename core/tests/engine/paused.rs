@@ -170,7 +170,7 @@ async fn assert_all_there(bench: &Bench, version: u64) {
 }
 
 #[test]
-fn what_is_on_its_way_is_cut_off_at_once_and_goes_on_where_it_was() {
+fn pausing_stops_uploads_at_once_and_resuming_repeats_none() {
     let bench = Bench::new();
     run(async {
         let pushing = Pushing::begin(&bench).await;
@@ -192,7 +192,7 @@ fn what_is_on_its_way_is_cut_off_at_once_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn who_waits_for_an_upload_that_is_switched_off_is_told_at_once() {
+fn waiting_for_a_paused_upload_fails_at_once() {
     let bench = Bench::new();
     run(async {
         let pushing = Pushing::begin(&bench).await;
@@ -226,7 +226,7 @@ fn who_waits_for_an_upload_that_is_switched_off_is_told_at_once() {
 }
 
 #[test]
-fn what_is_switched_off_has_no_trouble_with_a_store_that_is_away() {
+fn a_paused_upload_reports_no_trouble_with_an_absent_store() {
     let bench = Bench::new();
     run(async {
         let pushing = Pushing::begin(&bench).await;

@@ -139,7 +139,7 @@ fn is_here(volume: &Volume, runs: &[BlockRange]) -> bool {
 }
 
 #[test]
-fn what_is_pinned_stays_under_a_scan_and_what_is_not_any_more_goes_but_for_metadata() {
+fn pinned_blocks_survive_a_scan_and_unpinned_ones_do_not() {
     let world = World::new();
     run(async {
         let volume = world.open_here(Pinned::default()).await;
@@ -191,7 +191,7 @@ fn volume_overlap(runs: &[BlockRange], with: BlockRange) -> u64 {
 }
 
 #[test]
-fn what_was_pinned_before_does_not_go_before_anybody_has_looked_again() {
+fn pinned_blocks_stay_from_the_start_of_the_next_opening() {
     let world = World::new();
     run(async {
         let runs = pinned_runs();
@@ -210,7 +210,7 @@ fn what_was_pinned_before_does_not_go_before_anybody_has_looked_again() {
 }
 
 #[test]
-fn a_whole_drive_is_here_with_its_holes_and_what_is_new() {
+fn pinning_a_whole_drive_keeps_its_holes_and_new_blocks() {
     let world = World::new();
     run(async {
         let volume = world.open_here(Pinned::default()).await;
@@ -239,7 +239,7 @@ fn a_whole_drive_is_here_with_its_holes_and_what_is_new() {
 }
 
 #[test]
-fn a_store_that_is_away_for_hours_and_a_pause_are_waited_for() {
+fn pins_wait_for_a_pause_and_an_absent_store() {
     let world = World::new();
     run(async {
         let volume = world.open_here(Pinned::default()).await;
@@ -322,7 +322,7 @@ fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
 }
 
 #[test]
-fn what_is_held_for_a_while_stays_for_that_while() {
+fn held_blocks_stay_until_they_are_released() {
     let world = World::new();
     run(async {
         let volume = world.open_here(Pinned::default()).await;

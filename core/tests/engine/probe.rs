@@ -96,7 +96,7 @@ fn the_verdict_is_what_the_store_does() {
 }
 
 #[test]
-fn only_a_race_finds_a_store_that_checks_first_and_writes_later() {
+fn only_a_race_detects_a_store_without_atomic_checks() {
     for effort in [Effort::FULL, Effort::QUICK] {
         let report = report(Habits { in_two_steps: true, ..Habits::GOOD }, effort);
         assert!(report.refused.absent && report.refused.matches, "one at a time it does all that it should");
@@ -205,7 +205,7 @@ fn one_lost_answer_takes_no_trust_away() {
 }
 
 #[test]
-fn what_it_costs() {
+fn probes_stay_within_their_budget_of_requests_and_time() {
     for (effort, requests, round_trips) in [(Effort::FULL, 840, 65), (Effort::QUICK, 100, 18)] {
         for habits in [Habits::GOOD, Habits { swaps: false, ..Habits::GOOD }] {
             let store = good().with_habits(habits);
@@ -235,7 +235,7 @@ async fn a_directory_is_tried_before_there_is_a_family_in_it() {
 }
 
 #[test]
-fn what_a_probe_has_left_is_found_by_its_names() {
+fn finds_leftovers_of_a_probe_by_their_names() {
     run(async {
         let store = SimStore::new(1, StoreFaults::default());
         let id = "00112233445566778899aabbccddeeff";

@@ -109,13 +109,13 @@ fn contains_word(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn what_decides_names_no_clock_no_io_no_lock_and_no_runtime() {
+fn deciding_code_uses_no_clock_io_lock_or_runtime() {
     let found: Vec<_> = PURE.iter().flat_map(|file| impurities(file)).collect();
     assert_eq!(found, [""; 0]);
 }
 
 #[test]
-fn what_performs_is_seen_to_be_impure() {
+fn detects_the_impurity_of_performing_code() {
     for file in ["push/task.rs", "pull.rs", "cache.rs", "store/file.rs", "volume/keeper.rs", "push/commit.rs"]
     {
         assert!(

@@ -20,7 +20,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 #[test]
-fn a_take_over_and_a_crash_before_its_first_commit_are_no_fork() {
+fn a_crash_before_the_first_commit_makes_no_fork() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -94,7 +94,7 @@ async fn handed_over(bench: &Bench, epoch: u64) -> bool {
 }
 
 #[test]
-fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is_until_that_is_decided() {
+fn an_overtaken_device_is_refused_until_it_decides_to_fork() {
     let bench = overtaken();
     run(async {
         for _ in 0..2 {
@@ -130,7 +130,7 @@ fn what_others_have_overtaken_is_a_fork_and_is_left_as_it_is_until_that_is_decid
 }
 
 #[test]
-fn the_version_that_a_fork_may_begin_with_is_kept_until_it_is_not_needed_any_more() {
+fn keeps_the_fork_point_until_the_fork_holds_it_itself() {
     let bench = overtaken();
     run(async {
         assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
@@ -149,7 +149,7 @@ fn the_version_that_a_fork_may_begin_with_is_kept_until_it_is_not_needed_any_mor
 }
 
 #[test]
-fn a_device_that_lost_nothing_lets_go_of_the_version_that_was_kept_for_it() {
+fn releases_the_version_kept_for_a_device_that_lost_nothing() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -228,7 +228,7 @@ fn a_live_drive_that_was_taken_goes_on_in_place() {
 }
 
 #[test]
-fn a_drive_that_was_taken_when_all_was_uploaded_is_closed_without_a_fork() {
+fn a_drive_taken_after_its_upload_closes_without_forking() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -366,7 +366,7 @@ impl Layer for Late {
 }
 
 #[test]
-fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same() {
+fn opens_despite_a_late_head_of_its_own() {
     for is_release in [false, true] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
@@ -397,7 +397,7 @@ fn who_meets_a_head_of_its_own_that_was_on_its_way_opens_the_drive_all_the_same(
 }
 
 #[test]
-fn who_meets_anothers_head_is_told_whose_it_is_and_fences_nobody_unasked() {
+fn reports_a_holder_that_came_in_between_and_fences_nobody() {
     // Who agreed to fence agreed to fence whoever had the drive then.
     for over in [Over::Nobody, Over::Anybody] {
         let bench = Bench::new();

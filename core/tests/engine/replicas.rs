@@ -180,7 +180,7 @@ fn empty() -> SimStore {
 }
 
 #[test]
-fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
+fn an_up_to_date_replica_replaces_a_lost_store() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -210,7 +210,7 @@ fn a_replica_that_is_up_to_date_has_the_drive_when_the_first_store_is_lost() {
 }
 
 #[test]
-fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
+fn a_replica_that_was_away_catches_up_and_delays_nobody() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -230,7 +230,7 @@ fn a_replica_that_was_away_is_caught_up_with_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_replica_that_is_paused_gets_nothing_and_is_caught_up_with_afterwards() {
+fn a_paused_replica_gets_nothing_and_catches_up_afterwards() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -252,7 +252,7 @@ fn a_replica_that_is_paused_gets_nothing_and_is_caught_up_with_afterwards() {
 }
 
 #[test]
-fn what_broken_puts_have_left_in_a_replica_is_put_over() {
+fn overwrites_objects_that_broken_puts_left_in_a_replica() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -285,7 +285,7 @@ fn what_broken_puts_have_left_in_a_replica_is_put_over() {
 }
 
 #[test]
-fn a_replica_that_is_emptied_under_an_open_drive_is_filled_again() {
+fn refills_a_replica_that_is_emptied_under_an_open_drive() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -309,7 +309,7 @@ fn a_replica_that_is_emptied_under_an_open_drive_is_filled_again() {
 }
 
 #[test]
-fn a_replica_that_is_emptied_while_something_is_brought_is_filled_again_after_the_next_commit() {
+fn refills_a_replica_that_kept_only_its_newest_record() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -357,7 +357,7 @@ fn a_record_in_a_replica_without_its_family_is_not_believed() {
 }
 
 #[test]
-fn a_replica_is_not_asked_before_the_time_that_it_asks_for() {
+fn a_busy_replica_is_not_asked_before_its_retry_time() {
     const LONG: Duration = Duration::from_secs(600);
     let (bench, replica) = (Bench::new(), empty());
     run(async {
@@ -388,7 +388,7 @@ fn a_replica_is_not_asked_before_the_time_that_it_asks_for() {
 }
 
 #[test]
-fn what_the_first_store_has_lost_is_read_from_the_replica() {
+fn reads_segments_that_the_first_store_lost_from_the_replica() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -428,7 +428,7 @@ impl Layer for Silent {
 }
 
 #[test]
-fn while_the_first_store_is_silent_not_every_read_waits_for_it() {
+fn a_silent_first_store_delays_only_some_reads() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -469,7 +469,7 @@ fn while_the_first_store_is_silent_not_every_read_waits_for_it() {
 }
 
 #[test]
-fn what_is_collected_is_deleted_from_the_replica_too_but_never_too_early() {
+fn a_collection_deletes_from_the_replica_and_leaves_it_whole() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -498,7 +498,7 @@ fn what_is_collected_is_deleted_from_the_replica_too_but_never_too_early() {
 }
 
 #[test]
-fn a_device_that_was_overtaken_does_not_make_its_old_version_look_like_the_newest() {
+fn an_overtaken_device_cannot_make_its_version_the_newest() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut old = open(&bench, 0, &replica).await;
@@ -545,7 +545,7 @@ fn a_store_of_another_family_does_not_become_a_replica() {
 }
 
 #[test]
-fn the_keys_of_a_replica_that_is_the_store_of_another_drive_are_its_own() {
+fn a_promoted_replica_keeps_its_own_keys() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -565,7 +565,7 @@ fn the_keys_of_a_replica_that_is_the_store_of_another_drive_are_its_own() {
 }
 
 #[test]
-fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
+fn a_drive_that_became_a_fork_is_replicated_as_such() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -593,7 +593,7 @@ fn a_drive_that_goes_on_as_a_fork_is_replicated_as_the_fork() {
 }
 
 #[test]
-fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_where_something_is() {
+fn an_absent_replica_is_asked_rarely_unless_something_is_written() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -624,7 +624,7 @@ fn a_replica_that_stays_away_is_asked_rarely_while_nothing_is_written_and_soon_w
 }
 
 #[test]
-fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_opening() {
+fn copies_missed_keys_when_the_replica_returns_and_when_opened() {
     let (bench, replica) = (Bench::new(), empty());
     let keys = async |store: &SimStore| -> Vec<String> {
         store.list("keys/").await.unwrap().into_iter().map(|listed| listed.name).collect()
@@ -666,7 +666,7 @@ fn keys_that_a_replica_has_missed_are_brought_once_it_is_there_and_at_the_next_o
 }
 
 #[test]
-fn a_store_that_was_left_behind_is_told_and_nobody_commits_there_any_more() {
+fn retiring_the_former_store_ends_all_commits_there() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -727,7 +727,7 @@ async fn tell_former(bench: &Bench, at: Epoch, newest: ObjectId) -> Told {
 }
 
 #[test]
-fn what_was_uploaded_to_a_store_that_was_left_is_a_drive_there_though_nobody_has_it_open_any_more() {
+fn uploads_to_a_former_store_become_a_drive_there() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -774,7 +774,7 @@ fn what_was_uploaded_to_a_store_that_was_left_is_a_drive_there_though_nobody_has
 }
 
 #[test]
-fn a_promotion_that_is_said_to_have_failed_never_turns_out_to_have_been_done() {
+fn a_promotion_reported_as_failed_was_never_done() {
     let (mut done, mut failed, mut unsure) = (0, 0, 0);
     for seed in 0..300 {
         let (bench, replica) = (Bench::new(), SimStore::new(seed, StoreFaults::default()));
@@ -827,7 +827,7 @@ fn a_promotion_that_is_said_to_have_failed_never_turns_out_to_have_been_done() {
 }
 
 #[test]
-fn a_store_that_was_left_with_all_that_it_had_gets_no_drive() {
+fn a_former_store_with_nothing_newer_gets_no_drive() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -842,7 +842,7 @@ fn a_store_that_was_left_with_all_that_it_had_gets_no_drive() {
 }
 
 #[test]
-fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there() {
+fn unsent_changes_for_a_former_store_become_a_fork_there() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(1).await.unwrap();
@@ -868,7 +868,7 @@ fn what_a_device_has_not_uploaded_to_a_store_that_was_left_becomes_a_fork_there(
 }
 
 #[test]
-fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
+fn a_clone_in_a_former_store_keeps_shared_objects() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -897,7 +897,7 @@ fn a_clone_in_the_store_that_a_drive_has_left_keeps_what_the_drive_gives_up() {
 }
 
 #[test]
-fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
+fn a_promoted_drive_keeps_the_objects_its_clones_replica_needs() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -925,7 +925,7 @@ fn a_drive_that_was_promoted_keeps_what_the_replica_of_its_clone_needs() {
 /// Faults on both stores, crashes at any moment, collections; then the first store is lost. What was reported as being in
 /// the replica is the least that it gives, and what it gives is one version as it was.
 #[test]
-fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_said() {
+fn a_replica_gives_a_whole_version_at_least_as_reported() {
     let mut compared = 0;
     for seed in 0..150 {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -1005,7 +1005,7 @@ fn whatever_happens_the_replica_gives_a_whole_version_and_none_older_than_it_sai
 }
 
 #[test]
-fn what_a_device_had_left_when_its_store_died_becomes_a_fork_in_the_replica_that_others_promoted() {
+fn unsent_changes_become_a_fork_in_a_promoted_replica() {
     const LOOK: Access = Access::Write { over: Over::Nobody, mounted: false };
     let (bench, replica) = (Bench::new(), empty());
     run(async {
@@ -1043,7 +1043,7 @@ fn what_a_device_had_left_when_its_store_died_becomes_a_fork_in_the_replica_that
 }
 
 #[test]
-fn a_replica_that_the_drive_has_left_again_is_not_promoted_with_what_it_has_from_before() {
+fn promotes_a_former_store_only_with_consent() {
     let (first, second, third) = (Bench::new(), empty(), empty());
     run(async {
         visit(&first, &second, Some(1)).await;
@@ -1074,7 +1074,7 @@ fn a_replica_that_the_drive_has_left_again_is_not_promoted_with_what_it_has_from
 }
 
 #[test]
-fn a_drive_goes_to_and_fro_between_its_stores_without_a_change() {
+fn a_drive_moves_to_and_fro_between_stores_unchanged() {
     let (first, second) = (Bench::new(), empty());
     run(async {
         visit(&first, &second, Some(1)).await;
@@ -1120,7 +1120,7 @@ impl Layer for StopsAtHead {
 }
 
 #[test]
-fn a_replica_that_is_caught_up_with_in_the_middle_of_its_promotion_becomes_what_it_was_caught_up_to() {
+fn a_replica_updated_during_its_promotion_becomes_the_newer_version() {
     for (is_away, goes) in [(false, false), (true, false), (false, true), (true, true)] {
         let (bench, replica) = (Bench::new(), empty());
         run(async {
@@ -1213,7 +1213,7 @@ impl Layer for TakesNoHead {
 }
 
 #[test]
-fn a_promotion_has_failed_only_where_its_head_was_refused_or_another_one_is_there() {
+fn only_a_refused_head_makes_a_promotion_fail_for_sure() {
     let reason = || "as it is".to_owned();
     let open = [
         StoreError::Unreachable { reason: reason() },

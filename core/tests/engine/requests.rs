@@ -165,7 +165,7 @@ fn a_large_drive_opens_in_three_round_trips() {
 }
 
 #[test]
-fn what_another_device_has_changed_costs_an_opening_what_the_change_takes() {
+fn opening_after_anothers_changes_costs_only_those_changes() {
     let large = Large::new();
     run(async {
         let volume = large.open(1, Arc::new(large.bench.store.clone())).await;
@@ -230,7 +230,7 @@ async fn read(volume: &Arc<Volume>, start: u64, blocks: u64) {
 }
 
 #[test]
-fn who_reads_on_and_on_waits_for_few_round_trips() {
+fn sequential_reads_take_few_round_trips() {
     let large = filled();
     run(async {
         let (_, _, volume) = large.open_from_afar(0).await;
@@ -250,7 +250,7 @@ fn who_reads_on_and_on_waits_for_few_round_trips() {
 /// A file in the middle of a drive, read from its beginning to its end as the kernel does for `cat`: 128 KiB at a time, the
 /// next of them on its way.
 #[test]
-fn a_file_is_read_nearly_as_fast_as_the_link_carries_it_and_little_behind_it_is_fetched() {
+fn reads_a_file_near_link_speed_and_fetches_little_more() {
     let large = filled();
     for blocks in [5000, 6000, 7000] {
         let device = Large { bench: large.bench.elsewhere(), dir: tempfile::tempdir().unwrap() };
@@ -295,7 +295,7 @@ fn a_read_by_itself_fetches_one_frame() {
 }
 
 #[test]
-fn readers_that_miss_blocks_of_one_frame_at_the_same_time_cost_one_request() {
+fn concurrent_misses_in_one_frame_cost_one_request() {
     let large = filled();
     run(async {
         let (_, _, volume) = large.open_from_afar(0).await;
@@ -344,7 +344,7 @@ fn scattered() -> impl Iterator<Item = BlockRange> {
 }
 
 #[test]
-fn what_lies_scattered_is_asked_for_once() {
+fn pulls_scattered_runs_with_one_request_each() {
     let large = filled();
     run(async {
         let volume = large.open(0, far(Arc::new(large.bench.store.clone()), Duration::from_millis(50))).await;
@@ -361,7 +361,7 @@ fn what_lies_scattered_is_asked_for_once() {
 /// Data that was written here and there, so that each of its frames is a request: whoever reads one of them while all are being pulled in the
 /// background waits for one other request at most.
 #[test]
-fn a_reader_of_data_that_lies_in_pieces_waits_for_one_request_of_the_background_and_its_own() {
+fn a_reader_waits_for_one_background_request_at_most() {
     let large = filled();
     run(async {
         let volume = large.open(0, Arc::new(large.bench.store.clone())).await;
@@ -395,7 +395,7 @@ fn a_reader_of_data_that_lies_in_pieces_waits_for_one_request_of_the_background_
 }
 
 #[test]
-fn readers_that_have_gone_hold_up_nobody_when_the_store_is_back() {
+fn readers_that_left_delay_nobody_when_the_store_returns() {
     let large = filled();
     run(async {
         let (link, volume) = open_then_away(&large).await;
@@ -416,7 +416,7 @@ fn readers_that_have_gone_hold_up_nobody_when_the_store_is_back() {
 }
 
 #[test]
-fn a_reader_is_not_kept_waiting_by_a_pull_that_waits_for_its_next_try() {
+fn a_reader_does_not_wait_for_a_pulls_retry() {
     let large = filled();
     run(async {
         let (link, volume) = open_then_away(&large).await;

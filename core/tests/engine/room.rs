@@ -207,7 +207,7 @@ async fn check_all_is_cached(volume: &Arc<Volume>, version: u64) {
 }
 
 #[test]
-fn what_another_device_has_written_anew_gives_its_room_back() {
+fn frees_cached_blocks_that_another_device_overwrote() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -231,7 +231,7 @@ fn what_another_device_has_written_anew_gives_its_room_back() {
 }
 
 #[test]
-fn a_drive_that_is_only_looked_at_stays_below_its_limit_too_and_keeps_what_was_written_to_it() {
+fn a_read_only_drive_respects_its_limit_keeping_local_writes() {
     let world = World::new();
     run(async {
         let other = world.bench.open(1).await.unwrap();
@@ -255,7 +255,7 @@ fn a_drive_that_is_only_looked_at_stays_below_its_limit_too_and_keeps_what_was_w
 }
 
 #[test]
-fn where_others_fill_the_disk_the_cache_gives_way_and_comes_back() {
+fn the_cache_shrinks_on_a_full_disk_and_grows_back() {
     let world = World::new();
     let directory = Directory::create(&world.dir.path().join("cache")).unwrap();
     let disk = Arc::new(Shared { directory, total: AtomicU64::new(1 << 40) });
@@ -312,7 +312,7 @@ fn extents_are_data_wherever_the_data_is() {
 }
 
 #[test]
-fn what_was_just_uploaded_can_go_at_once() {
+fn uploaded_blocks_can_be_evicted_at_once() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -333,7 +333,7 @@ fn what_was_just_uploaded_can_go_at_once() {
 }
 
 #[test]
-fn a_scan_of_the_whole_drive_pushes_out_little_of_what_is_read_again_and_again() {
+fn a_scan_of_the_drive_evicts_little_hot_data() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -364,7 +364,7 @@ fn a_scan_of_the_whole_drive_pushes_out_little_of_what_is_read_again_and_again()
 }
 
 #[test]
-fn what_waits_for_upload_does_not_go_and_what_has_no_room_is_read_all_the_same() {
+fn keeps_pending_uploads_and_reads_blocks_that_do_not_fit() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -392,7 +392,7 @@ fn what_waits_for_upload_does_not_go_and_what_has_no_room_is_read_all_the_same()
 }
 
 #[test]
-fn a_drive_that_is_closed_with_more_to_upload_than_its_cache_holds_stays_below_its_limit() {
+fn a_drive_closed_with_many_pending_uploads_respects_its_limit() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -450,7 +450,7 @@ fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
 }
 
 #[test]
-fn metadata_is_told_as_what_it_takes() {
+fn reports_the_space_that_metadata_takes() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -477,7 +477,7 @@ fn metadata_is_told_as_what_it_takes() {
 /// Fills the drive's parts and reads them from several threads: whatever is read is what was written, and there is never more
 /// in the cache than it may hold.
 #[test]
-fn the_limit_holds_while_many_write_and_read_and_all_of_it_is_pushed() {
+fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
     const WRITERS: u64 = 4;
     const READERS: u64 = 8;
     const ROUNDS: u64 = 120;

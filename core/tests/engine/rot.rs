@@ -17,7 +17,7 @@ const SEEDS: u64 = 150;
 const BLOCKS: u64 = GEOMETRY.size_blocks;
 
 #[test]
-fn what_has_rotted_is_an_error_or_does_no_harm_and_never_content() {
+fn rotten_bytes_cause_errors_or_no_harm_never_wrong_content() {
     let seeds = match std::env::var("HOLDALL_SEED") {
         Ok(seed) => seed.parse().map(|seed| seed..seed + 1).unwrap(),
         Err(_) => 0..std::env::var("HOLDALL_SEEDS").map_or(SEEDS, |count| count.parse().unwrap()),

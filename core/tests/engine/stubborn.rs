@@ -93,7 +93,7 @@ async fn read_one(volume: &Arc<Volume>, block: u64) -> Result<(), DeviceError> {
 }
 
 #[test]
-fn who_reads_what_a_store_never_gives_is_told_in_time_while_others_read_on() {
+fn a_refused_block_fails_in_time_while_others_are_read() {
     let world = world();
     let large = world.place("/large").0[0].1;
     let (lost, others) = (large.start + 2000, large.start + 3000);
@@ -129,7 +129,7 @@ fn who_reads_what_a_store_never_gives_is_told_in_time_while_others_read_on() {
 }
 
 #[test]
-fn a_reader_has_what_a_busy_store_did_not_give_in_the_background_tried_at_once() {
+fn a_reader_retries_a_failed_background_pull_at_once() {
     let world = world();
     let block = world.place("/large").0[0].1.start + 2000;
     run(async {
@@ -176,7 +176,7 @@ fn metadata_that_is_damaged_keeps_no_other_from_coming() {
 }
 
 #[test]
-fn a_cache_smaller_than_the_metadata_is_told_and_has_none_of_it_fetched_again_and_again() {
+fn reports_a_cache_smaller_than_the_metadata_and_stops_refetching() {
     let mut world = world();
     let bytes: u64 = world.needed().iter().map(BlockRange::byte_len).sum();
     world.bench.limits.cache_bytes = bytes * 3 / 4;
@@ -194,7 +194,7 @@ fn a_cache_smaller_than_the_metadata_is_told_and_has_none_of_it_fetched_again_an
 }
 
 #[test]
-fn what_a_file_asks_for_and_the_cache_does_not_hold_is_not_fetched_again_and_again() {
+fn does_not_refetch_a_file_index_that_exceeds_the_cache() {
     let part = |kind: &[u8; 4], len: usize| {
         let body: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         [&(len as u32 + 8).to_be_bytes(), kind.as_slice(), &body].concat()
@@ -244,7 +244,7 @@ impl Layer for Late {
 }
 
 #[test]
-fn a_map_that_is_read_late_does_not_take_the_place_of_a_newer_one() {
+fn a_map_read_late_does_not_replace_a_newer_one() {
     let bench = Bench::new();
     run(async {
         // Each opening's root, and another version of the same block in each.

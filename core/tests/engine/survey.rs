@@ -44,7 +44,7 @@ fn world() -> World {
 }
 
 #[test]
-fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
+fn metadata_arrives_in_few_round_trips_and_is_never_evicted() {
     let world = world();
     let needed = world.needed();
     let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
@@ -72,7 +72,7 @@ fn metadata_is_here_after_few_round_trips_and_stays_when_the_rest_goes() {
 }
 
 #[test]
-fn metadata_for_which_the_cache_is_too_small_is_told_and_comes_once_there_is_room() {
+fn reports_metadata_that_does_not_fit_until_the_cache_grows() {
     let mut world = world();
     let needed = world.needed();
     let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
@@ -97,7 +97,7 @@ fn metadata_for_which_the_cache_is_too_small_is_told_and_comes_once_there_is_roo
 }
 
 #[test]
-fn what_was_metadata_stays_from_the_first_moment_of_the_next_opening_on() {
+fn keeps_known_metadata_from_the_first_moment_of_an_opening() {
     let mut world = world();
     let needed = world.needed();
     let bytes: u64 = needed.iter().map(BlockRange::byte_len).sum();
@@ -139,7 +139,7 @@ fn what_was_metadata_stays_from_the_first_moment_of_the_next_opening_on() {
 }
 
 #[test]
-fn where_metadata_does_not_come_first_nothing_comes_that_nobody_reads() {
+fn without_metadata_first_only_read_blocks_are_fetched() {
     let mut world = world();
     world.bench.limits.metadata_first = false;
     run(async {
@@ -156,7 +156,7 @@ fn where_metadata_does_not_come_first_nothing_comes_that_nobody_reads() {
 }
 
 #[test]
-fn what_a_mount_adds_is_found_and_kept_too() {
+fn finds_and_keeps_metadata_that_a_mount_adds() {
     let world = world();
     let inode = world.inode("/film.mp4");
     run(async {
@@ -211,7 +211,7 @@ fn what_a_mount_adds_is_found_and_kept_too() {
 }
 
 #[test]
-fn a_cache_that_is_too_small_for_all_metadata_does_not_have_it_pulled_again_and_again() {
+fn a_cache_too_small_for_metadata_does_not_refetch_it() {
     let mut world = world();
     world.bench.limits.cache_bytes = 2 << 20;
     run(async {
@@ -228,7 +228,7 @@ fn a_cache_that_is_too_small_for_all_metadata_does_not_have_it_pulled_again_and_
 }
 
 #[test]
-fn of_a_film_that_is_opened_the_index_comes_by_itself() {
+fn opening_a_film_prefetches_its_index() {
     let world = world();
     let film = world.place("/film.mp4");
     let blocks = |from: usize, bytes: usize| film.of(from as u64..(from + bytes) as u64);
@@ -248,7 +248,7 @@ fn of_a_film_that_is_opened_the_index_comes_by_itself() {
 }
 
 #[test]
-fn without_the_store_a_drive_can_be_mounted_and_only_data_of_files_is_missing() {
+fn an_offline_drive_mounts_and_lacks_only_file_data() {
     let world = world();
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1.start;
     let away = Access::Away { mounted: false };
@@ -295,7 +295,7 @@ fn without_the_store_a_drive_can_be_mounted_and_only_data_of_files_is_missing() 
 }
 
 #[test]
-fn a_reader_whose_store_says_nothing_waits_for_a_minute_from_when_it_began() {
+fn a_read_from_a_silent_store_fails_after_a_minute() {
     let world = world();
     let film = world.place("/film.mp4").0[0].1.start;
     run(async {
@@ -316,7 +316,7 @@ fn a_reader_whose_store_says_nothing_waits_for_a_minute_from_when_it_began() {
 }
 
 #[test]
-fn a_store_that_is_back_is_found_to_be_though_nobody_reads_any_more() {
+fn notices_a_store_that_is_back_even_without_readers() {
     let world = world();
     // Not the beginning of a file, which would go on being wanted.
     let at = world.place("/film.mp4").0[0].1.start + 400;
@@ -342,7 +342,7 @@ fn a_store_that_is_back_is_found_to_be_though_nobody_reads_any_more() {
 }
 
 #[test]
-fn what_is_lost_in_a_store_that_answers_is_told_as_damage_until_it_reads_again() {
+fn reports_lost_segments_as_damage_until_they_read_again() {
     let world = world();
     let film = world.place("/film.mp4").0[0].1.start;
     run(async {
@@ -371,7 +371,7 @@ fn what_is_lost_in_a_store_that_answers_is_told_as_damage_until_it_reads_again()
 }
 
 #[test]
-fn who_waits_for_what_others_fetch_from_a_store_that_says_nothing_makes_nobody_wait_for_longer() {
+fn a_reader_that_joins_a_silent_pull_waits_no_longer() {
     let world = world();
     let film = world.place("/film.mp4").0[0].1.start;
     run(async {
@@ -396,7 +396,7 @@ fn who_waits_for_what_others_fetch_from_a_store_that_says_nothing_makes_nobody_w
 }
 
 #[test]
-fn a_device_that_has_little_of_the_metadata_does_not_mount_without_the_store() {
+fn does_not_mount_offline_with_too_little_metadata() {
     let world = world();
     run(async {
         let volume = world.open_from_afar().await;
@@ -409,7 +409,7 @@ fn a_device_that_has_little_of_the_metadata_does_not_mount_without_the_store() {
 }
 
 #[test]
-fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
+fn reading_the_beginnings_of_many_files_fetches_only_those() {
     let world = world();
     let walk = world.walk();
     let heads: Vec<u64> = (0..400)
@@ -446,7 +446,7 @@ fn who_reads_the_beginnings_of_many_files_gets_no_more_than_those() {
 }
 
 #[test]
-fn a_copy_of_many_small_files_costs_few_round_trips_and_little_is_fetched_in_vain() {
+fn copying_small_files_takes_few_round_trips_and_wastes_little() {
     let world = world();
     let walk = world.walk();
     let small = |block| walk.file_at(block).filter(|place| place.at == 0 && place.end == 5);
@@ -473,7 +473,7 @@ fn a_copy_of_many_small_files_costs_few_round_trips_and_little_is_fetched_in_vai
 }
 
 #[test]
-fn a_film_that_is_read_to_its_end_brings_nothing_of_what_lies_behind_it() {
+fn reading_a_film_to_its_end_fetches_nothing_beyond_it() {
     let world = world();
     let walk = world.walk();
     let film: Vec<_> = walk.runs_of(world.inode("/film.mp4")).unwrap();
@@ -525,7 +525,7 @@ fn a_jump_in_a_film_costs_one_round_trip() {
 }
 
 #[test]
-fn what_was_read_first_comes_by_itself_the_next_time_and_what_is_fetched_in_vain_is_counted() {
+fn prefetches_the_last_openings_first_reads_and_counts_wasted_bytes() {
     let world = world();
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1;
     let middle = BlockRange::new((film.start + film.count() / 2).next_multiple_of(16), 16);

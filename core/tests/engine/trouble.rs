@@ -37,7 +37,7 @@ const A_WHILE: Duration = Duration::from_secs(15);
 
 /// A read that nobody waits for any longer is not tried again, so nothing else would find out for a while.
 #[test]
-fn a_store_that_has_taken_an_upload_is_not_said_to_be_away() {
+fn a_successful_upload_clears_the_pull_trouble() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();
@@ -62,7 +62,7 @@ fn a_store_that_has_taken_an_upload_is_not_said_to_be_away() {
 }
 
 #[test]
-fn what_others_have_overwritten_does_not_come_back_when_the_cache_is_emptied() {
+fn a_failed_cache_sync_restores_nothing_that_others_overwrote() {
     let bench = Bench::new();
     run(async {
         for (index, byte) in [(0, 1), (1, 2)] {
@@ -86,7 +86,7 @@ fn what_others_have_overwritten_does_not_come_back_when_the_cache_is_emptied() {
 }
 
 #[test]
-fn a_cache_whose_sync_failed_is_believed_neither_before_nor_after_a_power_cut() {
+fn trusts_no_unsynced_cache_before_or_after_a_power_cut() {
     for seed in 0..8 {
         let mut bench = Bench::new();
         bench.devices[0].cache = holdall_core::sim::disk::SimDisk::new(seed, DiskFaults::default());
@@ -161,7 +161,7 @@ fn a_collection_that_fails_does_not_end_pushing() {
 }
 
 #[test]
-fn a_removal_that_was_cut_off_is_finished_by_the_next_one() {
+fn the_next_removal_finishes_one_that_was_cut_off() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(1).await.unwrap();
@@ -189,7 +189,7 @@ fn a_removal_that_was_cut_off_is_finished_by_the_next_one() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_made_is_tried_again_though_nothing_more_is_written() {
+fn retries_a_failed_checkpoint_even_if_nothing_is_written() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();
@@ -221,7 +221,7 @@ fn a_checkpoint_that_cannot_be_made_is_tried_again_though_nothing_more_is_writte
 }
 
 #[test]
-fn a_store_that_asks_for_time_is_not_asked_at_once_what_became_of_the_swap() {
+fn asks_a_busy_store_about_a_swap_only_later() {
     const LONG: Duration = Duration::from_secs(300);
     let bench = Bench::new();
     run(async {
@@ -242,7 +242,7 @@ fn a_store_that_asks_for_time_is_not_asked_at_once_what_became_of_the_swap() {
 }
 
 #[test]
-fn a_store_that_was_emptied_is_told_as_that_and_what_waits_goes_on_once_it_is_back() {
+fn reports_an_emptied_store_and_resumes_once_it_is_back() {
     let bench = Bench::new();
     run(async {
         let family = bytes::Bytes::from_static(b"{}");
@@ -318,7 +318,7 @@ impl Store for Tears {
 }
 
 #[test]
-fn where_a_name_holds_other_bytes_another_one_is_taken() {
+fn picks_another_name_where_a_torn_object_has_it() {
     let bench = Bench::new();
     let tears = Arc::new(Tears { inner: bench.store.clone(), put: Mutex::default(), torn: Mutex::default() });
     // Enough for map pages to be put as well.

@@ -147,6 +147,6 @@ pub fn simulate(seed: u64) {
 }
 
 #[test]
-fn no_version_is_lost_or_mixed_when_a_store_becomes_another_one() {
+fn no_version_is_lost_or_mixed_when_a_store_changes() {
     assert_promises_hold(simulate, seeds(300));
 }

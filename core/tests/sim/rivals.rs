@@ -67,6 +67,6 @@ pub fn simulate(seed: u64) {
 }
 
 #[test]
-fn of_two_that_a_store_cannot_keep_apart_both_versions_are_kept() {
+fn keeps_both_versions_when_a_store_cannot_separate_two_writers() {
     assert_promises_hold(simulate, seeds(300));
 }

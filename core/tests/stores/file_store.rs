@@ -130,7 +130,7 @@ fn threads() -> usize {
 }
 
 #[test]
-fn a_directory_that_hangs_is_unreachable_takes_few_threads_and_is_there_again_once_it_answers() {
+fn a_hanging_directory_takes_few_threads_and_recovers() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).thread_name(COUNTED).enable_all().build().unwrap();
     runtime.block_on(hang());
@@ -225,7 +225,7 @@ async fn no_name_and_no_link_leads_out_of_the_directory() {
 }
 
 #[tokio::test]
-async fn a_claim_has_one_owner_and_is_listed_and_deleted_as_one_name() {
+async fn a_claim_has_one_owner_and_acts_as_one_name() {
     let (dir, store) = store().await;
     let other = FileStore::new(dir.path().join("store"));
     let name = |turn: u64| format!("claim/family/{turn:016x}");
@@ -261,7 +261,7 @@ async fn a_synced_folder_is_known_from_any_directory_in_it() {
 }
 
 #[tokio::test]
-async fn a_family_that_takes_turns_by_claims_is_made_in_a_directory() {
+async fn only_the_first_of_two_families_is_created_with_claims() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(FileStore::new(dir.path().join("store")));
     store.prepare().await.unwrap();

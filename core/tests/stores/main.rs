@@ -35,7 +35,7 @@ macro_rules! stores {
             }
 
             #[test]
-            fn what_is_counted_is_what_its_server_is_sent() {
+            fn counts_exactly_what_the_server_receives() {
                 run(cost::is_what_the_server_is_sent);
             }
 
@@ -50,17 +50,17 @@ macro_rules! stores {
             }
 
             #[test]
-            fn of_two_devices_that_open_at_once_one_does() {
+            fn one_of_two_concurrent_openings_wins() {
                 run(drives::open_at_once);
             }
 
             #[test]
-            fn whatever_goes_wrong_at_one_request_of_a_commit_only_delays_it() {
+            fn any_fault_at_one_request_only_delays_a_commit() {
                 run(requests::of_commits);
             }
 
             #[test]
-            fn whatever_goes_wrong_at_one_request_of_an_opening_another_one_opens_the_drive() {
+            fn after_any_fault_in_an_opening_another_one_succeeds() {
                 run(requests::of_openings);
             }
 
@@ -91,7 +91,7 @@ macro_rules! servers {
                 }
 
                 #[test]
-                fn a_machine_that_dies_at_any_request_of_a_commit_leaves_a_whole_drive() {
+                fn a_machine_dying_during_a_commit_leaves_a_whole_drive() {
                     run(trouble::deaths);
                 }
 
@@ -101,7 +101,7 @@ macro_rules! servers {
                 }
 
                 #[test]
-                fn who_is_told_to_come_back_later_asks_nothing_before() {
+                fn sends_nothing_before_the_retry_time_has_passed() {
                     run(trouble::patience);
                 }
 

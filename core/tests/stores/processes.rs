@@ -132,7 +132,7 @@ impl Bench {
 }
 
 #[test]
-fn of_many_processes_exactly_one_wins_each_round() {
+fn exactly_one_of_many_processes_wins_each_round() {
     const PROCESSES: usize = 64;
     const ROUNDS: usize = 24;
     const LEN: usize = 3000;
@@ -158,7 +158,7 @@ fn of_many_processes_exactly_one_wins_each_round() {
 }
 
 #[test]
-fn a_process_that_is_killed_in_mid_put_leaves_the_store_clean_and_unlocked() {
+fn a_process_killed_during_a_put_leaves_nothing_behind() {
     const SURVIVORS: usize = 3;
     /// Long enough that a kill finds a put under way.
     const LEN: usize = 1 << 20;

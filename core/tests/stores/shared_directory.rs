@@ -65,7 +65,7 @@ async fn open(
 }
 
 #[test]
-fn of_two_computers_that_open_at_once_one_does() {
+fn one_of_two_computers_opens_a_shared_drive() {
     const ROUNDS: usize = 40;
     let directory = OddDirectory::mount(SLOW, 2);
     place::run(async {
@@ -218,7 +218,7 @@ fn a_directory_that_fails_to_sync_takes_nothing() {
 /// How long an opening, a commit and a closing take by each way, on a local disk, in turns.
 #[test]
 #[ignore = "a measurement"]
-fn what_claims_cost_on_a_local_disk() {
+fn measures_claims_on_a_local_disk() {
     const ROUNDS: u128 = 30;
     place::run(async {
         let mut times = [(); 2].map(|()| [(); 3].map(|()| Vec::new()));

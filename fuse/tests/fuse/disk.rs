@@ -219,7 +219,7 @@ fn the_end_is_noticed_whatever_caused_it() {
 }
 
 #[test]
-fn a_dropped_disk_can_be_cleaned_up_and_remounted() {
+fn a_dropped_disk_can_be_cleaned_up_and_mounted_again() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     drop(mounted(&bench, &device, runtime.handle()));
@@ -232,7 +232,7 @@ fn a_dropped_disk_can_be_cleaned_up_and_remounted() {
 }
 
 #[test]
-fn the_next_daemon_gets_the_unanswered_requests() {
+fn the_successor_answers_requests_left_open_by_a_handover() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let disk = mounted(&bench, &device, runtime.handle());
@@ -257,7 +257,7 @@ fn the_next_daemon_gets_the_unanswered_requests() {
 }
 
 #[test]
-fn reads_from_the_local_disk_run_in_parallel() {
+fn reads_from_the_local_disk_run_concurrently() {
     require(&[]);
     const AT_ONCE: usize = 8;
     let (bench, runtime) = (Bench::new(), runtime());

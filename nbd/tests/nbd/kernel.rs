@@ -63,7 +63,7 @@ fn a_read_may_wait_longer_than_the_kernels_timer() {
 }
 
 #[test]
-fn with_four_connections_a_slow_read_loses_its_connection() {
+fn a_slow_read_costs_a_connection_but_is_answered() {
     in_guest("kernel::guest_long_wait_4");
 }
 

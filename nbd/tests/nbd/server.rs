@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 const SIZE: u64 = 64 << 20;
 
 #[test]
-fn written_bytes_are_read_back_under_all_options() {
+fn reads_back_writes_with_every_protocol_option() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let (plain, structured) = (Options::default(), Options { structured: true, ..Options::default() });
     for (number, options) in [plain, structured, all_options()].into_iter().enumerate() {
@@ -47,7 +47,7 @@ fn the_largest_request_passes_and_one_more_byte_does_not() {
 }
 
 #[test]
-fn negotiation_describes_the_export() {
+fn advertises_the_flags_and_sizes_of_an_export() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let client = serving.client(&all_options());
@@ -219,7 +219,7 @@ fn a_client_that_does_not_read_blocks_only_itself() {
 }
 
 #[test]
-fn a_failed_read_is_reported_or_ends_the_connection() {
+fn a_failing_read_is_an_error_or_ends_the_connection() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&Options::default());
@@ -240,7 +240,7 @@ fn a_failed_read_is_reported_or_ends_the_connection() {
 }
 
 #[test]
-fn a_lost_clients_write_lands_before_its_successor_continues() {
+fn a_lost_clients_write_lands_before_its_successors_writes() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut lost = serving.client(&Options::default());
@@ -339,8 +339,8 @@ fn a_session_counts_its_open_peers() {
 }
 
 #[test]
-fn uncached_reads_are_correct_and_overtake_each_other() {
-    // Not in /tmp, which may itself be in memory.
+fn reads_of_an_uncached_file_return_the_right_bytes() {
+    // Not in /tmp, which may be memory itself.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("disk");
     let bytes = fill(1, 8 << 20);

@@ -152,7 +152,7 @@ fn fast_zeroes_work_at_any_alignment() {
 }
 
 #[test]
-fn requests_before_a_disconnect_are_answered_later_ones_dropped() {
+fn a_disconnect_answers_earlier_requests_and_ignores_later_ones() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let (mut client, mut stream) = transmitting(&serving);

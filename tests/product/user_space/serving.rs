@@ -63,7 +63,7 @@ fn a_drive_that_is_served_is_neither_served_again_nor_mounted() {
 }
 
 #[test]
-fn a_client_keeps_the_size_that_it_was_told_when_the_drive_grows_under_it() {
+fn a_client_keeps_its_size_when_the_drive_grows() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let served = Served::begin(&machine);

@@ -79,7 +79,7 @@ fn wait_for(seen: &Seen, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn what_is_passed_on_is_passed_on_byte_for_byte() {
+fn forwards_requests_byte_for_byte() {
     let (upstream, seen) = server();
     let proxy = FaultProxy::start(upstream);
     assert!(exchange(proxy.address(), "hello").ends_with("\r\n\r\nhello"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 #[tokio::test]
-async fn of_sixteen_who_claim_at_once_one_wins() {
+async fn one_of_sixteen_concurrent_claims_wins() {
     const RACERS: u128 = 16;
     for server in both() {
         let url = server.url("/race/");
@@ -67,7 +67,7 @@ fn body(epoch: u64, nonce: u128) -> Bytes {
 }
 
 #[tokio::test]
-async fn of_two_who_take_a_drive_at_once_one_wins() {
+async fn one_of_two_concurrent_take_overs_wins() {
     for server in both() {
         let name = head::name(DRIVE);
         begun(&server, "/s/").await;

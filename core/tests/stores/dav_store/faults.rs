@@ -77,7 +77,7 @@ async fn a_server_that_asks_for_patience_is_asked_nothing_more() {
 }
 
 #[tokio::test]
-async fn the_room_for_a_collection_that_is_yet_to_be_made_is_its_parents() {
+async fn a_missing_collection_reports_the_free_space_of_its_parent() {
     let room = br#"<d:multistatus xmlns:d="DAV:"><d:response><d:href>/</d:href><d:propstat><d:prop>
         <d:quota-available-bytes>4096</d:quota-available-bytes></d:prop><d:status>HTTP/1.1 200 OK</d:status>
         </d:propstat></d:response></d:multistatus>"#;
@@ -116,7 +116,7 @@ async fn redirects_are_followed_on_the_same_server_only() {
 }
 
 #[tokio::test]
-async fn a_server_that_knows_no_ranges_is_read_no_further_than_needed() {
+async fn reads_no_further_than_needed_from_servers_without_ranges() {
     let endless = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n0123456789".to_vec();
     let (_, store) = fake(move |asked| match &*asked.path {
         "/s/seg/00/endless" => Reply::Raw(endless.clone()),

@@ -104,7 +104,7 @@ async fn a_store_is_held_by_every_kind_of_server() {
 
 /// What is not there is not taken for there, whatever the server says of it.
 #[tokio::test]
-async fn what_cannot_be_made_is_refused() {
+async fn a_failed_mkcol_is_not_taken_for_an_existing_object() {
     for status in [200, 400, 403, 406, 423, 500] {
         let (_, store) = fake(move |asked| match &*asked.method {
             "MKCOL" => Reply::status(status),

@@ -44,7 +44,7 @@ async fn an_answer_that_breaks_off_is_no_answer() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_named() {
+async fn names_the_server_that_cannot_be_reached() {
     let nobody = holdall_servers::process::free_address();
     let refused = store_with(&format!("http://{nobody}/s/"), &user(PASSWORD), NO_LIMITS);
     let reason = unreachable(refused.get("family.json", None).await);
@@ -70,7 +70,7 @@ async fn one_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn when_a_connection_falls_silent_none_of_its_siblings_is_used_again() {
+async fn a_silent_connection_retires_its_idle_siblings() {
     let fake = Fake::start(|asked| match &*asked.path {
         "/s/family.json" => Reply::status(200).body(b"{}"),
         "/s/seg/00/silent" => Reply::Silence,

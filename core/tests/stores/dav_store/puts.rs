@@ -12,7 +12,7 @@ fn body() -> Bytes {
 }
 
 #[tokio::test]
-async fn an_object_takes_two_requests_and_is_never_put_to_its_own_name() {
+async fn puts_to_a_temporary_name_and_moves_in_two_requests() {
     let (fake, store) = fake(|asked| Reply::status(if asked.method == "PROPFIND" { 404 } else { 201 }));
     for name in ["seg/00/a", "seg/00/b", "head/d/a"] {
         store.put(name, body(), When::Absent).await.unwrap();
@@ -80,7 +80,7 @@ async fn only_a_condition_that_was_made_can_fail() {
 }
 
 #[tokio::test]
-async fn where_move_is_unknown_the_length_is_asked_for() {
+async fn checks_the_length_on_servers_without_move() {
     for len in [10, 3] {
         let (fake, store) = fake(move |asked| match &*asked.method {
             "MOVE" => Reply::status(405),
@@ -117,7 +117,7 @@ async fn a_server_behind_another_gets_the_path_of_a_move() {
 }
 
 #[tokio::test]
-async fn what_others_left_behind_is_swept_when_it_is_old() {
+async fn deletes_only_old_leftovers_and_lists_them_once() {
     let listing = |asked: &Asked| {
         let entry = |name: &str, modified: &str| {
             format!(

@@ -99,7 +99,7 @@ async fn thousands_of_names_in_hundreds_of_collections() {
 }
 
 #[tokio::test]
-async fn where_the_store_is_gone_nothing_is_missing_and_nothing_begins_anew() {
+async fn a_missing_store_is_reported_and_not_recreated() {
     for server in both() {
         let store = begun(&server, "/here/").await;
         let name = "keys/0";

@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn each_kind_of_server_is_told_by_what_it_does() {
+fn recognises_each_kind_of_server_by_its_behaviour() {
     for Row { habits, mode, may_delete, told } in ROWS {
         let fake = odd_s3::start(*habits);
         let url = odd_s3::address(&fake);
@@ -85,7 +85,7 @@ fn each_kind_of_server_is_told_by_what_it_does() {
 }
 
 #[test]
-fn what_is_put_once_gets_there_on_every_kind_of_server() {
+fn puts_succeed_once_on_every_kind_of_server() {
     for Row { habits, .. } in ROWS {
         let fake = odd_s3::start(*habits);
         run(async {

@@ -22,7 +22,7 @@ fn trusting(url: &str, ca: &Path) -> String {
 }
 
 #[test]
-fn a_server_with_a_private_authority_is_trusted_when_that_is_said() {
+fn trusts_a_private_authority_only_where_configured() {
     let authority = Authority::new();
     let server = S3Server::start_tls(&authority.issue("127.0.0.1", 2));
     run(async {
@@ -125,7 +125,7 @@ fn certificates_that_do_not_hold_are_explained() {
 }
 
 #[test]
-fn plain_and_encrypted_ports_are_told_apart() {
+fn tells_plain_and_encrypted_ports_apart() {
     let authority = Authority::new();
     let (encrypted, plain) = (S3Server::start_tls(&authority.issue("127.0.0.1", 2)), S3Server::start());
     run(async {
@@ -154,7 +154,7 @@ fn a_network_that_is_cut_says_nothing_of_tls() {
 }
 
 #[test]
-fn servers_that_are_not_there_are_told_apart() {
+fn says_why_a_server_cannot_be_reached() {
     run(async {
         let reason = unreachable(store(&url("http", free_address(), "p")).list("").await);
         assert!(reason.contains("refuses the connection"), "{reason}");

@@ -69,7 +69,7 @@ fn a_missing_bucket_is_no_missing_object() {
 }
 
 #[test]
-fn a_server_that_asks_for_patience_is_not_asked_for_more_words() {
+fn asks_a_busy_server_for_no_details() {
     for status in ["503 Slow Down", "429 Too Many Requests", "500 Internal Server Error"] {
         let busy = Canned::saying(status, "Retry-After: 7\r\n", "");
         run(async {
@@ -116,7 +116,7 @@ fn a_session_token_goes_along_and_is_never_shown() {
 }
 
 #[test]
-fn what_is_asked_is_signed_and_bare_of_new_checksums() {
+fn requests_are_signed_and_carry_no_new_checksums() {
     let canned = Canned::saying("200 OK", "ETag: \"1\"\r\n", "");
     run(async {
         let etag =

@@ -112,7 +112,7 @@ async fn winners(store: &Arc<dyn Store>, name: &str) -> usize {
 }
 
 #[test]
-fn of_all_who_create_a_name_one_wins() {
+fn one_of_many_concurrent_creators_wins() {
     let server = S3Server::start();
     let store = store(&server.url("p"));
     run(async {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_back_too_early_is_found() {
+    fn detects_clients_that_return_too_early() {
         let entry = |number: u64, at_ms: u64, fault: Option<Fault>| Entry {
             asked: Asked { number, method: "PUT".into(), target: "/a".into() },
             body_bytes: 0,
