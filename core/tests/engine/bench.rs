@@ -1,4 +1,4 @@
-//! Three devices and a store, simulated, in virtual time: for tests of one situation at a time.
+//! Three devices and a store, simulated in virtual time, for tests of one situation at a time.
 
 use holdall_core::device::{BlockDevice, DeviceError, Durability};
 use holdall_core::disk::Disk;
@@ -34,7 +34,7 @@ pub const LIMITS: VolumeLimits = VolumeLimits {
     pull_paused: false,
 };
 
-/// In virtual time: hours take no time, and nothing depends on how fast this machine is.
+/// Runs in virtual time: hours pass at once, and nothing depends on the speed of this machine.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -54,7 +54,7 @@ pub struct Bench {
     pub devices: [Disks; 3],
 }
 
-/// The local disks of a device, each of which may fail for itself.
+/// The local disks of a device. Each can fail on its own.
 pub struct Disks {
     pub state: SimDisk,
     pub journal: SimDisk,
@@ -76,12 +76,12 @@ impl Disks {
         Self { state: self.state.copy(81), journal: self.journal.copy(82), cache: self.cache.copy(83) }
     }
 
-    /// The cache is gone, as if a person had deleted it.
+    /// Loses the cache, as if a person had deleted it.
     pub fn lose_cache(&mut self) {
         self.cache = SimDisk::new(77, DiskFaults::default());
     }
 
-    /// The journal's files, with the LSN that each begins with, in order.
+    /// The journal's files in order, each with its first LSN.
     pub fn journal_files(&self) -> Vec<(u64, String)> {
         let journal = self.journal.directory("journal");
         let mut files = Vec::new();
@@ -125,7 +125,7 @@ impl Bench {
         self.open_with(index, Access::Write { over: Over::Nobody, mounted: false }).await
     }
 
-    /// Opens the drive, fencing whoever has it open.
+    /// Opens the drive and fences any other holder.
     pub async fn take(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
         self.open_with(index, Access::Write { over: Over::Anybody, mounted: false }).await
     }
@@ -134,7 +134,7 @@ impl Bench {
         self.open_on(Arc::new(self.store.clone()), index, access).await
     }
 
-    /// Opens the drive as another store has it.
+    /// Opens the drive in another store.
     pub async fn open_on(
         &self,
         store: Arc<dyn Store>,
@@ -156,7 +156,7 @@ impl Bench {
     }
 }
 
-/// From here to a store that is far away, and back.
+/// From here to a distant store and back.
 pub const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 pub async fn write(volume: &Arc<Volume>, block: u64, byte: u8, durability: Durability) {
@@ -169,7 +169,7 @@ pub async fn put(volume: &Arc<Volume>, block: u64, byte: u8) {
     write(volume, block, byte, Durability::Forced).await;
 }
 
-/// The byte that a block holds all over.
+/// The byte that fills the whole block.
 pub async fn get(volume: &Arc<Volume>, block: u64) -> u8 {
     try_get(volume, block).await.unwrap()
 }

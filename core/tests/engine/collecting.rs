@@ -1,4 +1,4 @@
-//! A collection ends where somebody wants something else, and nothing is lost by that.
+//! A collection stops when other work needs to run, and loses nothing.
 
 use crate::bench::layer::{Layer, Layered, far};
 use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
 
-/// A store that stops the collection of whoever asks it at the n-th request from when that is wanted.
+/// A store that stops a volume's collection at the n-th request after a test asks for it.
 struct Stops {
     store: Arc<dyn Store>,
     at: Mutex<Option<(u32, Arc<Volume>)>>,
@@ -46,7 +46,7 @@ fn pusher(volume: &Volume) -> &Pusher {
     volume.pusher().unwrap()
 }
 
-/// Blocks, and what they hold in the end: of most segments something is replaced, of some all, of some little.
+/// Writes blocks and returns their final contents. Later writes replace all of some segments, little of others, and part of most.
 async fn write_much(volume: &Arc<Volume>) -> Vec<(u64, u8)> {
     let mut expected = std::collections::BTreeMap::new();
     for (byte, blocks) in [(1, 0..64), (2, 0..20), (3, 16..24), (4, 40..44), (5, 60..64), (6, 0..4)] {
@@ -59,7 +59,7 @@ async fn write_much(volume: &Arc<Volume>) -> Vec<(u64, u8)> {
     expected.into_iter().collect()
 }
 
-/// Looks at the version that a computer has committed last, from one that has nothing.
+/// Reads the last committed version of a computer from one that has no local data.
 async fn assert_others_see(bench: &Bench, volume: &Volume, blocks: &[(u64, u8)]) {
     let root = {
         let state = pusher(volume).state();
@@ -99,7 +99,7 @@ fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
                 Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none());
             let (_, _, root) = drive::current(&objects, bench.drive).await.unwrap();
             assert!(root.condemned.is_empty(), "request {request}: a later version still lists it");
-            // The next one finds the rest.
+            // The next collection finds the rest.
             let again = pusher(&volume).collect().await.unwrap();
             assert_eq!(again.garbage_bytes, 0, "request {request}");
             assert_holds(&volume, &blocks).await;
@@ -118,7 +118,7 @@ fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
     assert!(stopped > 20, "{stopped}");
 }
 
-/// A store that puts a ref to a version when the first object is deleted, as another computer might.
+/// A store that gets a ref to a version, as from another computer, when the first object is deleted.
 struct Refers {
     store: Arc<dyn Store>,
     reference: Mutex<Option<Reference>>,
@@ -147,7 +147,7 @@ fn keeps_what_a_ref_holds_that_comes_while_it_deletes() {
         let store =
             Arc::new(Layered(Refers { store: Arc::new(bench.store.clone()), reference: Mutex::default() }));
         let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
-        // More garbage than one step deletes. Roots are deleted first, the newest last.
+        // More garbage than one step deletes. Roots are deleted first, the newest of them last.
         for byte in 0..300_u64 {
             put(&volume, 0, byte as u8).await;
             pusher(&volume).sync().await.unwrap();
@@ -381,7 +381,7 @@ fn automatic_collections_yield_to_uploads_and_a_close_ends_any() {
         let (collected, synced) = tokio::join!(pusher(&volume).collect_unasked(), pusher(&volume).sync());
         assert!(matches!(collected, Err(PushError::CutOff)), "{collected:?}");
         synced.unwrap();
-        // A person who waits for one gets it, whoever else wants something.
+        // A collection that a person waits for runs, whatever else is pending.
         put(&volume, 102, 8).await;
         let (collected, synced) = tokio::join!(pusher(&volume).collect(), pusher(&volume).sync());
         assert!(collected.unwrap().deleted > 0);

@@ -1,5 +1,6 @@
-//! A store whose version does not contain what a device has seen there: it was restored from a backup, or two copies of it
-//! were merged. What the device knows becomes a fork if the store still has it; else nothing is changed, and the device says so.
+//! A store whose version lacks something that a device has seen there, because it was restored from a backup or two copies of it
+//! were merged. What the device knows becomes a fork if the store still has it. Otherwise nothing changes, and the device reports
+//! it.
 
 use crate::bench::{Bench, close, get, put, run};
 use holdall_core::drive;
@@ -12,7 +13,7 @@ use holdall_core::volume::{self, Access, OpenError, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a device writes that fills more than one file of its journal: those are given back once it is uploaded.
+/// Writes of a device that fill more than one journal file, so that files are freed once the writes are uploaded.
 fn much(byte: u8) -> Vec<(u64, u8)> {
     (1..120).map(|block| (block, byte)).collect()
 }
@@ -44,7 +45,7 @@ fn is_fork(volume: &Volume) -> bool {
     volume.pusher().unwrap().state().borrow().fork.is_some()
 }
 
-/// Decides that what a device has is a fork, and opens that.
+/// Decides that a device's state is a fork, and opens the fork.
 async fn open_fork(bench: &Bench, device: usize) -> Arc<Volume> {
     let state = bench.devices[device].state.directory("state");
     volume::fork(&state, bench.drive, "device 1").await.unwrap();
@@ -53,12 +54,12 @@ async fn open_fork(bench: &Bench, device: usize) -> Arc<Volume> {
     volume
 }
 
-/// How many drives the family has that open.
+/// The number of drives in the family that open.
 async fn drives(bench: &Bench) -> usize {
     drive::heads(&bench.store, &bench.sealer).await.unwrap().len()
 }
 
-/// Two copies of a store, each used by one device, become one again: of what both have changed the second one's stays.
+/// Merges two copies of a store, each used by one device. Where both changed an object, the second copy's stays.
 fn merged(bench: &Bench, first: &[(u64, u8)], second: &[(u64, u8)]) {
     let common = bench.store.copy();
     write_and_close(bench, 0, first);
@@ -118,7 +119,7 @@ fn keeps_both_versions_when_two_copies_of_a_store_merge() {
         shows(&fork, &[(0, 9), (1, 1), (119, 1)]).await;
         put(&fork, 3, 3).await;
         close(fork).await;
-        // A collection deletes nothing that the fork has from before the copies parted.
+        // A collection deletes nothing that the fork shares with the time before the copies diverged.
         let drive = bench.open(1).await.unwrap();
         shows(&drive, &[(0, 9), (1, 2), (2, 0)]).await;
         drive.pusher().unwrap().collect().await.unwrap();
@@ -241,8 +242,8 @@ fn never_mixes_offline_writes_into_a_restored_store() {
     });
 }
 
-/// What a copy of a device's files writes to a store that was restored, of which the device has no record: the device had uploaded
-/// more since, and its journal has other records under the same LSNs, or none any more.
+/// A copy of a device's files writes to a restored store. The device has no record of these writes: it had uploaded more since,
+/// and its journal holds other records under the same LSNs, or none.
 fn a_copy_wrote(by_the_copy: &[(u64, u8)]) {
     let mut bench = used();
     let (backup, copy) = (bench.store.copy(), bench.devices[0].copy());
@@ -269,7 +270,7 @@ fn a_device_tells_its_copys_writes_from_its_own() {
     a_copy_wrote(&[much(2), much(2)].concat());
 }
 
-/// As after a computer's files were restored from a backup.
+/// The state after a computer's files were restored from a backup.
 #[test]
 fn opens_with_older_local_files_if_nothing_is_missing() {
     let mut bench = used();
@@ -287,7 +288,7 @@ fn opens_with_older_local_files_if_nothing_is_missing() {
     });
 }
 
-/// A device begins a new journal, and its opening is cut off somewhere. What it knew of the store it still knows.
+/// A device begins a new journal, and its opening is cut off at some point. It still knows what it knew of the store.
 #[test]
 fn an_opening_that_is_cut_off_forgets_nothing() {
     let (mut refused, mut opened) = (0, 0);
@@ -319,7 +320,7 @@ fn an_opening_that_is_cut_off_forgets_nothing() {
     assert!(refused > 5 && opened > 5, "{refused} {opened}");
 }
 
-/// The store, which does not answer.
+/// The store, without answers.
 fn away(bench: &Bench) -> Arc<dyn Store> {
     let store: SimStore = bench.store.copy();
     store.set_commits_away(true);

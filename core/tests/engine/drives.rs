@@ -1,4 +1,4 @@
-//! What is done to drives in a store, on the embedded store.
+//! Operations on drives in a store, run on the embedded store.
 
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
@@ -137,7 +137,7 @@ async fn opens_a_drive_that_was_far_larger_before_a_rollback() {
     write(&volume, 0, 1, 4096).await;
     volume.pusher().unwrap().snapshot("small").await.unwrap();
     close(volume).await;
-    // At each opening there is room to grow into.
+    // Each opening makes room in its bitmaps for the drive to grow.
     for size in [TIB, 2 * TIB] {
         let volume = bench.open("a", bench.drive).await.unwrap();
         volume.grow(size / 4096).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_store_whose_only_drive_was_removed_takes_another() {
     drive::remove(&bench.objects(), clone, &device("a")).await.unwrap();
     assert!(matches!(made(secret("secret"), Mode::Swap).await, Err(FamilyError::Exists)), "one of two lives");
     drive::remove(&bench.objects(), bench.drive, &device("a")).await.unwrap();
-    // Whose keys they are cannot be told from what another passphrase opens.
+    // Without the right passphrase nobody can tell whose keys these are.
     for (passphrase, mode) in [(secret("other"), Mode::Swap), (None, Mode::Swap)] {
         assert!(matches!(made(passphrase, mode).await, Err(FamilyError::Left)));
     }
@@ -200,7 +200,7 @@ async fn a_store_whose_only_drive_was_removed_takes_another() {
     assert_eq!(store.list("keys/").await.unwrap().len(), before, "one recovery key takes the other's place");
     let with_recovery = family::unlock(store, recovery.map(Secret::Recovery)).await;
     assert!(with_recovery.is_ok());
-    // A crash before the new drive is there leaves a root at most.
+    // A crash before the new drive exists leaves at most a root.
     let geometry = Geometry::standard(64 * MIB / 4096);
     let family_id = unlocked.family.family;
     let another =
@@ -212,7 +212,7 @@ async fn a_store_whose_only_drive_was_removed_takes_another() {
     let volume = bench.open("a", another).await.unwrap();
     write(&volume, 0, 2, 4096).await;
     close(volume).await;
-    // Other computers hear what became of the drive that they know.
+    // Other computers learn what became of the drive that they know.
     assert!(matches!(bench.open("b", bench.drive).await, Err(OpenError::Removed { unsent: 0 })));
     assert!(matches!(made(secret("secret"), Mode::Swap).await, Err(FamilyError::Exists)));
 }
@@ -303,7 +303,7 @@ async fn finishes_creating_a_family_whose_creator_died() {
         assert_eq!(unlocked.family.family, bench.unlocked.family.family);
         let (geometry, id) = (Geometry::standard(64 * MIB / 4096), unlocked.family.family);
         drive::create(store, &unlocked.sealer, id, "d", geometry, &device("a")).await.unwrap();
-        // Its recovery key is as good as any, and what is finished is not begun again.
+        // The new recovery key works, and a finished family is not created again.
         let secret = Some(Secret::Recovery(recovery.unwrap()));
         assert!(family::unlock(store, secret).await.is_ok());
         assert!(matches!(create("secret").await, Err(FamilyError::Exists)));
@@ -320,7 +320,7 @@ async fn a_pull_of_an_earlier_opening_cannot_fill_the_cache() {
     let next = bench.open("a", bench.drive).await.unwrap();
     write(&next, 0, 9, 4096).await;
     next.settle().await.unwrap();
-    // What a late pull of the former opening would do: to its own bitmap the block is absent.
+    // As a late pull of the earlier opening does it: in its own bitmap the block is absent.
     let block = holdall_core::units::BlockRange::new(0, 1);
     cache.valid().clear(block);
     assert!(cache.fill(block, &[1; 4096]).is_err());

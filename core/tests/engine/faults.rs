@@ -1,4 +1,4 @@
-//! Single faults, one at a time: what each means for a drive, told by what is read afterwards.
+//! Single faults, one at a time. Reads afterwards show what each means for a drive.
 
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::Disk;
@@ -44,13 +44,13 @@ const ACCESS_IS_REFUSED: StoreFaults = StoreFaults {
     time: Duration::ZERO,
 };
 
-/// Virtual time: what waits for an hour takes no time.
+/// Virtual time: a wait of an hour takes no time.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(future)
 }
 
-/// One computer: three directories, each on a disk of its own so that each can fail alone.
+/// One computer with three directories, each on its own disk so that each can fail alone.
 struct Computer {
     device: Device,
     state: SimDisk,
@@ -65,7 +65,7 @@ impl Computer {
         Self { device, state: disk(0), journal: disk(1), cache: disk(2) }
     }
 
-    /// Another computer that was given all its files, its identity among them.
+    /// Another computer with copies of all its files, including its identity.
     fn copy(&self) -> Self {
         let (state, journal, cache) = (self.state.copy(91), self.journal.copy(92), self.cache.copy(93));
         Self { device: self.device.clone(), state, journal, cache }
@@ -135,7 +135,7 @@ fn a_version_that_could_not_be_remembered_keeps_its_records() {
         put(&volume, 0, 1).await;
         volume.pusher().unwrap().snapshot("before").await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // From here on no version is remembered. Block 1 is written, committed, and would be freed.
+        // From here on no version is remembered. Block 1 is written and committed, and would be freed.
         computer.state.set_faults(SYNCS_FAIL);
         put(&volume, 1, 5).await;
         for block in 50..90 {
@@ -172,7 +172,7 @@ fn a_failed_flush_counts_even_if_its_caller_left() {
             computer.journal.set_faults(SYNCS_FAIL);
             let given_up = tokio::time::timeout(Duration::from_micros(1), device.flush().wait()).await;
             assert!(given_up.is_err(), "the sync takes longer than that");
-            // The failure happens now, unseen. Then the disk is well again, as far as anyone can tell.
+            // The failure happens now, unseen. Then the disk seems to work again.
             tokio::time::sleep(Duration::from_millis(2)).await;
             computer.journal.set_faults(DiskFaults::default());
             device.flush().wait().await
@@ -281,7 +281,7 @@ fn two_copies_of_a_computer_tell_their_records_apart() {
         close(volume).await;
     });
     let second = first.copy();
-    // Both go on from the same record, under the same names.
+    // Both continue from the same record, under the same names.
     run(async {
         let volume = world.open(&first).await.unwrap();
         volume.pusher().unwrap().set_paused(true);
@@ -300,7 +300,7 @@ fn two_copies_of_a_computer_tell_their_records_apart() {
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("the other copy's record was taken for this one's"),
     }
-    // The copy without anything unsent goes on, with what the other one wrote.
+    // The copy without unsent changes continues with what the other one wrote.
     let third = second.copy();
     run(async {
         let volume = world.open(&second).await.unwrap();
@@ -346,7 +346,7 @@ fn a_full_cache_disk_stops_neither_reads_nor_writes() {
         volume.pusher().unwrap().set_paused(true);
         put(&volume, 9, 98).await;
     });
-    // Nor does it keep the drive from opening.
+    // A full disk does not stop the drive from opening either.
     [&second.state, &second.journal, &second.cache].into_iter().for_each(SimDisk::kill);
     run(async {
         let volume = world.open(&second).await.unwrap();
@@ -399,7 +399,7 @@ fn a_damaged_frame_fails_only_the_reads_that_need_it() {
         let read = |block: u64| device.read(block * BLOCK..(block + 1) * BLOCK).wait();
         let (one, other) = (read(1).await.is_ok(), read(100).await.is_ok());
         assert!(one != other, "one of two segments is damaged: {one} {other}");
-        // Put right (a copy, a replica), it is read as if nothing had been.
+        // Once it is repaired from a copy or a replica, it reads as before.
         let body = holdall_core::store::Store::get(&whole, &segments[0], None).await.unwrap().bytes;
         world.store.damage(&segments[0], |bytes| *bytes = body.to_vec());
         assert_eq!((get(&volume, 1).await, get(&volume, 100).await), (1, 2));
@@ -415,7 +415,7 @@ fn rewriting_the_same_blocks_offline_never_fills_the_journal() {
             put(&volume, block, 1).await;
         }
         world.store.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
-        // Ten times what the journal holds, at a pace that leaves the background its turns.
+        // Ten times what the journal holds, slowly enough for background work to run.
         for round in 0..1000_u64 {
             put(&volume, round % 5, round as u8).await;
             tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,7 +1,7 @@
-//! What earlier programs wrote, kept as bytes under `tests/data/v<format>`: every later program reads it.
+//! Data of earlier versions of the program, kept as bytes under `tests/data/v<format>`. Every later version must read it.
 //!
-//! A fixture is a store and one device that was killed with writes which the store does not have. `just fixtures` writes
-//! those of today's format where there are none; what is there is never written again.
+//! A fixture is a store and one device that was killed with writes that the store does not have. `just fixtures` writes those of
+//! the current format where they are missing. Existing fixtures are never written again.
 
 use holdall_core::device::{BlockDevice, Durability, Zeroing};
 use holdall_core::disk::real::Directory;
@@ -27,7 +27,7 @@ use uuid::Uuid;
 use zeroize::Zeroizing;
 
 const BLOCKS: u64 = 32;
-/// As small as a drive can be that has several map pages, so that a fixture is some tens of KiB.
+/// The smallest drive with several map pages, so that a fixture takes some tens of KiB.
 const GEOMETRY: Geometry =
     Geometry { size_blocks: BLOCKS, frame_blocks: 4, page_blocks: 16, segment_bytes: 8 << 10 };
 const LIMITS: VolumeLimits = VolumeLimits {
@@ -44,8 +44,8 @@ const SNAPSHOT: &str = "kept";
 /// The kinds of store.
 const KINDS: [&str; 2] = ["plain", "encrypted"];
 
-/// One byte for each block, which it shows all over: what the snapshot holds, what the store holds, and what the device
-/// shows, which has writes that the store does not have.
+/// One byte for each block, which fills the whole block: in the snapshot, in the store, and on the device, which also has writes
+/// that are not in the store.
 const IN_SNAPSHOT: &[u8; BLOCKS as usize] = b"aaaaaaaa........................";
 const IN_STORE: &[u8; BLOCKS as usize] = b"aabbb..a........dddd............";
 const ON_DEVICE: &[u8; BLOCKS as usize] = b"aabbe..a.......ee.dd...........e";
@@ -58,7 +58,7 @@ fn device(name: &str) -> Device {
     Device { id: Uuid::from_u128(u128::from(name.as_bytes()[0])), name: name.to_owned() }
 }
 
-/// A fixture, or what is to become one, in a directory of its own.
+/// A fixture, or one in the making, in its own directory.
 struct Place {
     dir: TempDir,
     store: Arc<FileStore>,
@@ -192,7 +192,7 @@ async fn zero(volume: &Arc<Volume>, blocks: std::ops::Range<u64>) {
     zero.wait().await.unwrap();
 }
 
-/// Makes the fixture of `kind`, as today's program writes it.
+/// Makes the fixture of `kind` in the current format.
 async fn make(kind: &str) -> Place {
     let place = Place::new();
     place.store.prepare().await.unwrap();
@@ -219,7 +219,7 @@ async fn make(kind: &str) -> Place {
     write(&volume, 15..17, b'e').await;
     zero(&volume, 17..18).await;
     write(&volume, 31..32, b'e').await;
-    // As a process that is killed leaves it: its tasks end wherever they are.
+    // Leaves everything as a killed process does: its tasks end wherever they are.
     drop(volume);
     place
 }
@@ -235,7 +235,7 @@ async fn regenerate() {
             let path = place.dir.path().join(leftover);
             let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
         }
-        // Spare files of the journal are zeros, and are made again.
+        // Spare files of the journal are zeros, and are created again.
         for entry in std::fs::read_dir(place.dir.path().join("a/journal")).unwrap() {
             let path = entry.unwrap().path();
             if std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0) {
@@ -261,7 +261,7 @@ async fn a_family_of_a_newer_format_says_so() {
     assert!(error.to_string().contains("newer than this program knows"), "{error}");
 }
 
-/// Every object whose envelope says a later version stops whoever reads it.
+/// An object whose envelope names a later version stops every reader.
 #[tokio::test]
 async fn refuses_objects_of_a_newer_format() {
     for directory in ["head", "root", "seg"] {
@@ -276,7 +276,7 @@ async fn refuses_objects_of_a_newer_format() {
         }
         let before = everything(place.dir.path());
         let opened = place.open("a", &unlocked, drive).await;
-        // A root's object is first held against its hash: one that was changed is none of ours.
+        // A root is checked against its hash first, so a changed one fails there.
         let expected = match directory {
             "root" => "seal does not check",
             _ => "newer than this program knows",
@@ -304,7 +304,7 @@ async fn refuses_and_keeps_local_files_of_a_newer_format() {
     assert_eq!(everything(place.dir.path()), before, "journal, cache and store are as they were");
 }
 
-/// All files, with what they hold.
+/// All files, with their contents.
 fn everything(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).unwrap() {

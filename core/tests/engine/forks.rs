@@ -1,4 +1,4 @@
-//! Forks that others take, and what forks leave behind.
+//! Forks that other devices take, and what forks leave behind.
 
 use crate::bench::layer::{Layer, Layered, away, far};
 use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
@@ -38,7 +38,7 @@ fn refs(bench: &Bench) -> Vec<String> {
     bench.store.names().into_iter().filter(|name| name.starts_with("ref/")).collect()
 }
 
-/// What a device has becomes a fork: decided, and opened.
+/// Decides that a device's state is a fork, and opens the fork.
 async fn forked(bench: &Bench, index: usize) -> (Fork, Arc<Volume>) {
     let found = bench.open(index).await;
     assert!(matches!(&found, Err(OpenError::Forked { .. })), "{:?}", found.err());
@@ -46,7 +46,7 @@ async fn forked(bench: &Bench, index: usize) -> (Fork, Arc<Volume>) {
     (fork, bench.open(index).await.unwrap())
 }
 
-/// A device commits so often that no version of before is kept for its own sake, and collects.
+/// Commits so often that no earlier version is kept by accident, and then collects.
 async fn write_much(volume: &Arc<Volume>) {
     for byte in 20..24 {
         put(volume, 0, byte).await;
@@ -61,7 +61,7 @@ async fn assert_holds(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
     }
 }
 
-/// A device that had let the drive go opens it while the store is away, and writes the block of its number.
+/// A device that had released the drive opens it while the store is away, and writes one block: its number is also its content.
 async fn write_away(bench: &Bench, index: usize, block: u64) {
     bench.store.set_faults(StoreFaults { refused: 1000, ..StoreFaults::default() });
     let access = Access::Away { mounted: false };
@@ -72,8 +72,8 @@ async fn write_away(bench: &Bench, index: usize, block: u64) {
     bench.store.set_faults(StoreFaults::default());
 }
 
-/// Device 0 has a block in the store and two that it could not upload, and is taken over by device 1. What it remembers is
-/// the version from before its commit.
+/// Device 0 has one block in the store and two that it could not upload. Device 1 takes the drive over. Device 0 remembers the
+/// version before its last commit.
 fn taken_over() -> Bench {
     let bench = Bench::new();
     let before = run(async {
@@ -96,7 +96,7 @@ fn taken_over() -> Bench {
     bench
 }
 
-/// Decides that what device 0 has is a fork.
+/// Decides that the state of device 0 is a fork.
 async fn decide(bench: &Bench) -> Fork {
     let found = bench.open(0).await;
     assert!(matches!(found, Err(OpenError::Forked { .. })), "{:?}", found.err());
@@ -112,7 +112,7 @@ fn forks_a_fork_that_was_taken_before_its_device_knew() {
         bench.open(0).await.unwrap();
         (fork, decided)
     });
-    // It has a HEAD, and the power goes before that is written down.
+    // The fork has a HEAD, and the power fails before the device records that.
     bench.devices[0].power_cut();
     run(async {
         decided.save(&state(&bench, 0)).await.unwrap();
@@ -130,7 +130,7 @@ fn forks_a_fork_that_was_taken_before_its_device_knew() {
     });
 }
 
-/// A store that takes the first HEAD of the first fork, and is out of reach from then on until it is told to come back.
+/// A store that accepts the first HEAD of the first fork, and then stays away until the test brings it back.
 struct GoesAway {
     store: SimStore,
     of: Uuid,
@@ -218,7 +218,7 @@ fn renaming_a_held_drive_keeps_its_journals_base_version() {
     run(async {
         drive::rename(&objects(&bench), bench.drive, "e", &device(0)).await.unwrap();
         assert_eq!(labels(&bench, bench.drive).await, ["before take-over 2"]);
-        // Nobody holds it now, and the next one owes nothing to anybody.
+        // Nobody holds the drive now, so the next opening keeps no version for anyone.
         let second = bench.open(1).await.unwrap();
         write_much(&second).await;
         close(second).await;
@@ -360,7 +360,7 @@ fn taking_a_fork_back_keeps_another_devices_base_version() {
         let second = bench.take(1).await.unwrap();
         write_much(&second).await;
         close(second).await;
-        // A file system that stayed mounted meanwhile: its fork has nothing to upload, and stays at its beginning.
+        // A file system stayed mounted meanwhile: its fork has nothing to upload, and stays at its fork point.
         assert!(matches!(open(MOUNTED).await, Err(OpenError::Forked { unsent: 0, .. })));
         let fork = volume::fork(&state(&bench, 0), bench.drive, "device 1").await.unwrap();
         close(open(MOUNTED).await.unwrap()).await;
@@ -385,7 +385,7 @@ fn retried_forks_put_one_ref_and_collections_delete_it() {
     let bench = taken_over();
     run(async {
         let fork = decide(&bench).await;
-        // Whatever comes behind the ref fails, time and again.
+        // Every put after the ref fails, several times.
         let store =
             Arc::new(Layered(FailsBehindRefs { store: bench.store.clone(), failing: AtomicBool::new(true) }));
         for _ in 0..3 {
@@ -395,7 +395,7 @@ fn retried_forks_put_one_ref_and_collections_delete_it() {
             assert!(held[0].starts_with(&format!("ref/{}-", fork.drive.simple())), "{held:?}");
         }
         store.failing.store(false, Relaxed);
-        // One that stays because it could not be deleted, or comes late.
+        // A ref that stays because it could not be deleted, or that arrives late.
         let name = refs(&bench).remove(0);
         let body = bench.store.get(&name, None).await.unwrap().bytes;
         let volume = bench.open_on(store, 0, OVER_OTHERS).await.unwrap();
@@ -407,7 +407,7 @@ fn retried_forks_put_one_ref_and_collections_delete_it() {
         second.pusher().unwrap().collect().await.unwrap();
         assert_eq!(refs(&bench), [""; 0]);
         close(second).await;
-        // And a fork that is given up, which may never have had a HEAD.
+        // And a ref of a fork that is discarded, which may never have had a HEAD.
         bench.store.put(&name, body.clone(), When::Absent).await.unwrap();
         forget_references(&bench.store, fork.drive).await.unwrap();
         assert_eq!(refs(&bench), [""; 0]);
@@ -475,7 +475,7 @@ fn takes_over_from_a_device_that_never_stops_committing() {
         let (round, error) = writing.await.unwrap();
         assert!(matches!(error, PushError::Forked(_)), "{error}");
         assert_eq!(get(&second, 0).await, round - 1, "all that was uploaded");
-        // What the fork goes on from is kept until it is.
+        // The version that the fork builds on is kept until the fork holds it.
         assert_eq!(labels(&bench, bench.drive).await.len(), 1);
         write_much(&second).await;
         let fork = first.pusher().unwrap().state().borrow().fork.clone().unwrap();
@@ -495,7 +495,7 @@ fn an_offline_opening_keeps_the_version_another_device_builds_on() {
         let first = bench.open(0).await.unwrap();
         put(&first, 1, 1).await;
         close(first).await;
-        // It comes by, and goes again without a change.
+        // Device 1 opens the drive, and closes it without a change.
         close(bench.open(1).await.unwrap()).await;
         write_away(&bench, 1, 2).await;
 
@@ -516,7 +516,7 @@ fn keeps_one_version_for_both_devices_that_wrote_offline() {
         let first = bench.open(0).await.unwrap();
         put(&first, 1, 1).await;
         close(first).await;
-        // It comes by, and goes again without a change.
+        // Device 1 opens the drive, and closes it without a change.
         close(bench.open(1).await.unwrap()).await;
         write_away(&bench, 0, 2).await;
         write_away(&bench, 1, 3).await;
@@ -538,7 +538,7 @@ fn keeps_one_version_for_both_devices_that_wrote_offline() {
         close(volume).await;
         third().await;
         assert_eq!(labels(&bench, bench.drive).await, [""; 0], "the forks keep it now");
-        // Neither needs the other.
+        // Neither fork needs the other.
         drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
         third().await;
         assert_eq!(

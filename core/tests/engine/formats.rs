@@ -1,5 +1,5 @@
-//! Files on a drive whose store is far away: what a format names is here before it is asked for, and who reads on, in whatever
-//! way, waits for few round trips and has little fetched in vain.
+//! Files on a drive whose store is far away. Data that a file's format points to arrives before a program reads it. Any regular
+//! way of reading takes few round trips and fetches little in vain.
 
 use crate::bench::layer::Narrow;
 use crate::bench::world::{ROUND_TRIP, World, are_local, read, until};
@@ -34,14 +34,14 @@ async fn open(world: &World) -> Arc<Volume> {
     volume
 }
 
-/// Opens a file that a program knows by its first 4 KiB, and tells how many round trips later the `named` bytes are here and
+/// Opens a file that a program recognises by its first 4 KiB. Returns how many round trips later the `named` bytes are here, and
 /// how many bytes were fetched.
 fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
     let world = World::of(|source| std::fs::write(source.join("file"), file).unwrap());
     let place = world.place("/file");
     let named: Vec<_> = named.iter().flat_map(|bytes| place.of(bytes.clone())).collect();
     let head = place.of(0..4096)[0];
-    // Its head may lie beside directories, and stay.
+    // The file's beginning may share a chunk with directories, and so be kept.
     let middle = file.len() as u64 / 2 / 4096 * 4096;
     let then = place.of(middle..middle + 4096)[0];
     run(async {
@@ -53,7 +53,7 @@ fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
         let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
         tokio::time::sleep(20 * ROUND_TRIP).await;
         let fetched = volume.status().fetched_bytes;
-        // Where the file has left this computer, it begins anew.
+        // Once the file has left this computer, the same happens again.
         volume.evict_all().await.unwrap();
         assert!(!are_local(&volume, &named));
         tokio::time::sleep(std::time::Duration::from_secs(120)).await;
@@ -111,15 +111,15 @@ fn prefetches_the_object_tables_of_a_document() {
     assert!(trips < 5.0 && fetched < MIB as u64, "{trips} round trips, {fetched} bytes");
 }
 
-/// A database whose pages are told apart.
+/// A database whose pages can be told apart.
 struct Database {
     dir: TempDir,
-    /// Of each page of a tree its name, its path from the root, and its number.
+    /// For each page of a tree: the tree's name, the page's path from the root, and its number.
     pages: Vec<(String, String, u64)>,
 }
 
 impl Database {
-    /// With a table that has an index, and so many others that have one too.
+    /// Makes a table with an index, and this many other tables with an index.
     fn new(others: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut sql = String::from("CREATE TABLE a(x, y); CREATE INDEX i ON a(y);");
@@ -187,7 +187,7 @@ fn database_queries_wait_only_for_leaves_and_fetch_little_else() {
             read(&volume, block).await;
         }
         let trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
-        // One of the index and one of the table.
+        // One of the index and one of the table for each query.
         assert!(trips < (2 * QUERIES) as f64 + 0.5, "{trips} round trips for {QUERIES} queries");
         let fetched = volume.status().fetched_bytes as f64 / (touched.len() * 4096) as f64;
         eprintln!("{trips:.1} round trips, {fetched:.2} bytes for each that was touched");
@@ -196,20 +196,20 @@ fn database_queries_wait_only_for_leaves_and_fetch_little_else() {
     });
 }
 
-/// A drive with one file of so many bytes, and where that is.
+/// A drive with one file of this size, and where it is.
 fn large(len: usize) -> (World, BlockRange) {
     let world = World::of(|source: &Path| std::fs::write(source.join("file"), noise(len)).unwrap());
     let runs = world.place("/file").of(0..len as u64);
-    // It lies in one piece, or two around a group's beginning.
+    // It lies in one piece, or in two around the beginning of a block group.
     let longest = runs.into_iter().max_by_key(BlockRange::count).unwrap();
     assert!(longest.byte_len() as usize > len / 2);
     (world, longest)
 }
 
-/// What a reader has waited and used.
+/// What a reader's reads cost.
 struct Cost {
     seconds: f64,
-    /// Bytes fetched for each that was read.
+    /// Bytes fetched for each byte that was read.
     fetched: f64,
 }
 
@@ -227,7 +227,7 @@ async fn reads(volume: &Arc<Volume>, reads: impl IntoIterator<Item = BlockRange>
     Cost { seconds, fetched }
 }
 
-/// The same on any computer, at the end of a link that carries so much.
+/// Opens the drive on a computer behind a link of this capacity.
 async fn open_narrow(world: &World, computer: usize, bytes_per_ms: u64) -> Arc<Volume> {
     let volume = world.open(computer, Narrow::of(world.store(), bytes_per_ms)).await;
     until(&volume, |volume| volume.status().has_metadata).await;
@@ -241,7 +241,7 @@ fn reading_backwards_takes_few_round_trips() {
         let volume = open_narrow(&world, 1, Narrow::BYTES_PER_MS).await;
         let blocks = (0..200).map(|number| BlockRange::new(file.end - (number + 1) * 32, 32));
         let cost = reads(&volume, blocks).await;
-        // What the link carries takes 2.1 s, and a round trip for each 10 s more.
+        // The link needs 2.1 s for the bytes; a round trip for each read would add 10 s.
         assert!(cost.seconds < 2.7 && cost.fetched < 1.5, "{} s, {}", cost.seconds, cost.fetched);
         close(volume).await;
     });
@@ -260,7 +260,7 @@ fn strided_reads_take_few_round_trips_and_fetch_little_else() {
     });
 }
 
-/// So many files of 1 MiB, and where each begins.
+/// This many files of 1 MiB, and where each begins.
 fn many(count: usize) -> (World, Vec<BlockRange>) {
     let name = |number: usize| format!("file {number}");
     let world = World::of(|source| {
@@ -282,7 +282,7 @@ fn reading_the_beginnings_of_many_files_fetches_little_more() {
         let requests = volume.status().requests.get;
         let cost = reads(&volume, beginnings.iter().copied()).await;
         let requests = volume.status().requests.get - requests;
-        // Three have something pulled behind them.
+        // For three of them, the data behind the beginning is prefetched.
         assert!(cost.fetched < 1.3, "{} bytes for each that was read", cost.fetched);
         assert!(requests <= beginnings.len() as u64 + 6, "{requests} requests for {}", beginnings.len());
         close(volume).await;
@@ -293,14 +293,14 @@ fn reading_the_beginnings_of_many_files_fetches_little_more() {
 fn cancels_the_readahead_of_a_reader_that_left() {
     const FRAME_BYTES: u64 = 16 << 10;
     let (world, file) = large(48 * MIB);
-    // Whether others read so much that it is over, or too little to tell.
+    // Other reads are either enough to show that the first reader has stopped, or too few.
     let fetched = [40_u64, 8].map(|others| {
         run(async {
             let volume = open_narrow(&world, others as usize, 1000).await;
             for start in (0..1024).step_by(32) {
                 read(&volume, BlockRange::new(file.start + start, 32)).await;
             }
-            // At no equal distances.
+            // At unequal distances.
             let apart = |number| BlockRange::new(file.start + 3000 + number * number * 4, 1);
             reads(&volume, (0..others).map(apart)).await;
             let fetched = volume.status().fetched_bytes - others * FRAME_BYTES;

@@ -22,7 +22,8 @@ fn block(stamp: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat(512)
 }
 
-/// Writes at random until a crash at a random sync, and returns (uuid, stamps by LSN, the last LSN known durable).
+/// Writes at random until a crash at a random sync. Adds the stamps to `stamps` in the order of their LSNs, and returns the last
+/// LSN known to be durable.
 async fn live(disk: &SimDisk, journal: &Arc<Journal>, rng: &mut StdRng, stamps: &mut Vec<(u64, u64)>) -> Lsn {
     let crash = disk.after_syncs(rng.random_range(1..30));
     let work = async {
@@ -165,7 +166,7 @@ fn refuses_damaged_durable_records_but_accepts_a_torn_tail() {
         })
     };
     let name = disk.list().unwrap().into_iter().min().unwrap();
-    // Each record has two pages to itself, since each was flushed alone; the first page is the file's header.
+    // Each record takes two pages, since each was flushed alone. The first page is the file's header.
     let bit_of = |record: u64| (4096 + record * 8192 + 100) * 8;
     disk.flip_bit(&name, bit_of(4));
     assert!(matches!(open(), Err(JournalError::Damaged { lsn: Lsn(5), durable: Lsn(9) })));
@@ -174,7 +175,7 @@ fn refuses_damaged_durable_records_but_accepts_a_torn_tail() {
         "nothing was touched"
     );
     disk.flip_bit(&name, bit_of(4));
-    // Nothing was written behind the last record, so nothing says that it was durable.
+    // Nothing was written after the last record, so nothing proves that it was durable.
     disk.flip_bit(&name, bit_of(9));
     assert_eq!(open().unwrap().last, Lsn(9));
 }
@@ -202,7 +203,7 @@ fn a_full_journal_refuses_writes_and_reserves_space_for_closing() {
         };
         let (count, full) = fill().await;
         assert!(count > 100 && full > 900, "{count} records, {full} per mille");
-        // A close that fails has used a part of it: the rest is for the next one, and not for whoever writes meanwhile.
+        // A close that fails has used a part of the reserve. The rest is for the next close, not for writers in between.
         let one_file = LIMITS.file_bytes / (4096 + 64);
         journal.open_reserve();
         for _ in 0..one_file / 2 {
@@ -225,7 +226,7 @@ fn a_full_journal_refuses_writes_and_reserves_space_for_closing() {
     });
 }
 
-/// Writes to a few blocks again and again, compacting, until a crash at a random sync. The journal is never freed.
+/// Writes to a few blocks again and again, with compaction, until a crash at a random sync. The journal is never freed.
 async fn rewrite(
     disk: &SimDisk,
     journal: &Arc<Journal>,
@@ -260,7 +261,7 @@ async fn rewrite(
     journal.durable()
 }
 
-/// What the blocks hold after the records, in their order.
+/// Replays the records in order into the blocks.
 async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]) {
     let mut next = from;
     while next <= upto {
@@ -281,7 +282,8 @@ async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]
     }
 }
 
-/// Records of a former life wait to be applied, a few at a time: where they are told to be, by their LSN, all of that LSN are.
+/// Records of an earlier run wait to be applied, a few at a time. Whatever is reported as applied, by LSN, must include all
+/// records with that LSN.
 #[test]
 fn unapplied_records_come_in_whole_groups() {
     let mut groups = 0;
@@ -305,7 +307,7 @@ fn unapplied_records_come_in_whole_groups() {
                 let Some(last) = records.last() else { break };
                 given += records.len();
                 groups += usize::from(records.len() > 1 && records[0].lsn == last.lsn);
-                // As it is told, so it is: none that is behind has this LSN.
+                // The report is true: no later record has this LSN.
                 journal.applied(last.lsn);
             }
             assert_eq!(given, all.len(), "seed {seed}: some are told to be applied that never were");
@@ -342,7 +344,7 @@ fn a_compacted_journal_comes_to_the_same_and_never_fills() {
                 let mut found = [0; 8];
                 replayed(&journal, Lsn(1), recovered.last, &mut found).await;
                 assert_eq!(found, expected, "seed {seed}");
-                // Over a state that already has some of it, from anywhere, it comes to the same.
+                // Replaying from any point over a state that already has some of it gives the same result.
                 let middle = rng.random_range(0..=writes.len());
                 let mut state = [0; 8];
                 writes[..middle].iter().for_each(|(first, stamp)| state[*first as usize] = *stamp);
@@ -373,7 +375,7 @@ fn the_next_flush_fixes_a_failed_sync_by_the_caller() {
         let mut durable = Lsn(0);
         for stamp in 1..10 {
             journal.append_data(stamp, &block(stamp)).unwrap();
-            // On this thread, which is none of a runtime's.
+            // On this thread, which belongs to no runtime.
             match journal.flush_here() {
                 Some(flushed) => durable = flushed.unwrap(),
                 None => {
@@ -404,7 +406,7 @@ fn the_next_flush_fixes_a_failed_sync_by_the_caller() {
     assert!(failed > 50 && mended == failed, "{failed} failed, {mended} were mended");
 }
 
-/// Appends so many blocks, of which each holds its own record's number.
+/// Appends this many blocks, each with its own record's number.
 fn append(journal: &Journal, count: u64) {
     for _ in 0..count {
         let lsn = journal.appended().next();
@@ -412,7 +414,7 @@ fn append(journal: &Journal, count: u64) {
     }
 }
 
-/// What is left after a power cut: all of the first so many records, each with its own data.
+/// What a power cut leaves: all of the first `count` records, each with its own data.
 async fn assert_whole(disk: &SimDisk, uuid: uuid::Uuid, count: u64) {
     let (journal, recovered) = Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, uuid).await.unwrap();
     assert!(recovered.last >= Lsn(count), "{recovered:?}, and {count} records were durable");
@@ -497,7 +499,7 @@ fn a_flush_counts_no_record_in_a_newer_file() {
     }
 }
 
-/// A journal in three files: the last one has few records, and `copied` is asked for when it has ten.
+/// A journal in three files, of which the last has ten records fewer when `copied` runs.
 fn with_copy(seed: u64, copied: impl FnOnce(&SimDisk, &str)) -> (SimDisk, uuid::Uuid) {
     let disk = SimDisk::new(seed, DiskFaults::default());
     let uuid = run(async {
@@ -542,7 +544,7 @@ async fn copies_found(disk: &SimDisk, uuid: uuid::Uuid) -> Vec<String> {
 
 #[test]
 fn an_older_copy_of_a_journal_file_never_takes_its_place() {
-    // Names that come before and behind the journal's own.
+    // Names that sort before and after the journal's own.
     for copy in ["j00000001 (copy)", "J00000003", "zz.sync-conflict-20261126", "j99999999"] {
         let (disk, uuid) = with_copy(1, |disk, name| copy_file(disk, name, copy));
         disk.kill();

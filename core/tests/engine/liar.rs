@@ -1,4 +1,4 @@
-//! Stores that lie about a family: nothing that they say decides how it is sealed.
+//! Stores that lie about a family: nothing they say decides how the family is sealed.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use zeroize::Zeroizing;
 
-/// A store that says from the `from`-th reading of family.json on that nothing is encrypted.
+/// A store that claims that nothing is encrypted, from the `from`-th reading of family.json on.
 struct Liar {
     inner: Arc<dyn Store>,
     from: u32,
@@ -68,7 +68,7 @@ async fn encrypted() -> (Arc<dyn Store>, Unlocked) {
     (store, unlocked)
 }
 
-/// Whoever gives a secret gets what is encrypted, or an error, at whichever reading the store begins to lie.
+/// Opening with a secret yields an encrypted family or an error, at whichever reading the store begins to lie.
 #[tokio::test]
 async fn a_secret_that_was_given_is_used_or_refused() {
     let (store, _) = encrypted().await;
@@ -81,12 +81,12 @@ async fn a_secret_that_was_given_is_used_or_refused() {
     }
 }
 
-/// The store answers that there is a family already, which is the maker's own or one that somebody has begun.
+/// The store answers that a family exists already: the creator's own, or one that somebody left unfinished.
 #[tokio::test(start_paused = true)]
 async fn a_drive_created_with_a_passphrase_is_encrypted_or_refused() {
     let (mut made, mut refused) = (0, 0);
     for from in 0..24 {
-        // Begun, and left.
+        // Begun, and left unfinished.
         let (store, _) = encrypted().await;
         let liar = Liar::new(store, from);
         match family::create(&liar, Some(passphrase()), Mode::Swap).await {
@@ -105,7 +105,7 @@ async fn a_drive_created_with_a_passphrase_is_encrypted_or_refused() {
     assert!(made > 0 && refused > 0, "{made} {refused}");
 }
 
-/// The key that is remembered says whether a family is encrypted.
+/// The remembered key says whether a family is encrypted.
 #[tokio::test]
 async fn a_family_whose_key_is_remembered_stays_as_it_is() {
     let (_, Unlocked { family, key, .. }) = encrypted().await;

@@ -1,4 +1,4 @@
-//! The engine on a simulated disk and store, one situation at a time: each module is one part of what it promises.
+//! The engine on a simulated disk and store, one situation at a time. Each module tests one part of its promises.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! A file system that stayed mounted while nobody served it, and another device that wrote meanwhile.
+//! A file system that stayed mounted while no process served it, and another device that wrote meanwhile.
 
 use crate::bench::{Bench, close, device, get, put, run};
 use holdall_core::disk::Disk;
@@ -27,7 +27,7 @@ fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
     let bench = Bench::new();
     run(async {
         taken_meanwhile(&bench).await;
-        // Nothing is unsent here, and yet.
+        // Nothing is unsent here, and still it is a fork.
         let by = match open(&bench, MOUNTED).await {
             Err(OpenError::Forked { unsent: 0, by }) => by,
             Err(error) => panic!("{error}"),
@@ -40,7 +40,7 @@ fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
         assert_eq!(get(&fork, 3).await, 1);
         put(&fork, 4, 5).await;
         close(fork).await;
-        // It is there the next time, too.
+        // The fork is there at the next opening, too.
         let fork = open(&bench, MOUNTED).await.unwrap();
         assert_eq!((get(&fork, 3).await, get(&fork, 4).await), (1, 5));
     });
@@ -63,14 +63,14 @@ fn a_mounted_drive_taken_by_another_device_becomes_a_fork() {
             Ok(_) => panic!("two have it"),
         };
         assert_eq!(by, device(1).name);
-        // Where nothing is mounted, nobody has to be served.
+        // Without a mount, no program waits, so the opening is refused.
         let waits = Access::Write { over: Over::Nobody, mounted: false };
         assert!(matches!(open(&bench, waits).await, Err(OpenError::Held { .. })));
         let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
         volume::fork(&*state, bench.drive, &by).await.unwrap();
         let fork = open(&bench, MOUNTED).await.unwrap();
         assert_eq!((get(&fork, 3).await, get(&fork, 4).await), (1, 5));
-        // Whoever has the drive goes on undisturbed.
+        // The device that has the drive continues undisturbed.
         put(&other, 3, 2).await;
         other.pusher().unwrap().sync().await.unwrap();
         close(other).await;

@@ -1,4 +1,4 @@
-//! Pushing that is cut off while a batch is on its way, in virtual time: it is switched off, or a collection is to make room for it.
+//! Uploads that are cut off in the middle of a batch, in virtual time: by a pause, or by a collection that frees space for them.
 
 use crate::bench::layer::{Layer, Layered, away};
 use crate::bench::{Bench, run};
@@ -19,21 +19,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A put takes so long, however many there are.
+/// Each put takes this long, however many run at once.
 const PUT: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Blocks of a batch that takes several segments.
 const BLOCKS: u64 = 24;
 
-/// A store that takes its time.
+/// A slow store.
 struct Slow {
     store: SimStore,
-    /// Puts that have begun.
+    /// The number of puts that have begun.
     begun: AtomicU32,
     is_away: AtomicBool,
-    /// Bytes of segments that it has room for.
+    /// Bytes of segments that fit into it.
     room: AtomicU64,
-    /// What was asked of it: a put of a segment, or a deletion.
+    /// The requests so far: puts of segments, and deletions.
     asked: Mutex<Vec<Asked>>,
 }
 
@@ -60,7 +60,7 @@ impl Layer for Slow {
         }
         let held = self.held().await?;
         if name.starts_with("seg/") && held + body.len() as u64 > self.room.load(Relaxed) {
-            // Somebody else has the rest of it.
+            // Other data takes the rest of the space.
             self.room.store(held, Relaxed);
             return Err(StoreError::Full { reason: "507".into() });
         }
@@ -85,7 +85,7 @@ struct Pushing {
 }
 
 impl Pushing {
-    /// Something to push.
+    /// Opens a drive with changes to upload.
     async fn begin(bench: &Bench) -> Self {
         let store = Arc::new(Layered(Slow {
             store: bench.store.clone(),
@@ -138,7 +138,7 @@ impl Pushing {
         self.pusher().sync().await.map(drop)
     }
 
-    /// Nothing goes to the store, for a day.
+    /// Nothing goes to the store for a day.
     async fn assert_silent(&self, bench: &Bench) {
         let now = (self.begun(), bench.store.names());
         tokio::time::sleep(DAY).await;
@@ -148,14 +148,14 @@ impl Pushing {
     }
 }
 
-/// What does not get smaller.
+/// Data that does not compress.
 fn noise(block: u64, version: u64) -> Vec<u8> {
     let mut data = vec![0; BLOCK_BYTES as usize];
     StdRng::seed_from_u64(version * BLOCKS + block).fill_bytes(&mut data);
     data
 }
 
-/// Another computer has all of it from the store.
+/// Another computer reads all of it from the store.
 async fn assert_all_there(bench: &Bench, version: u64) {
     let elsewhere = bench.elsewhere();
     let volume = elsewhere.take(1).await.unwrap();
@@ -211,7 +211,7 @@ fn waiting_for_a_paused_upload_fails_at_once() {
         };
         assert!(matches!(told, Err(PushError::Paused)), "{told:?}");
         pushing.assert_silent(&bench).await;
-        // So is who asks in the middle of a batch that nobody has waited for.
+        // A sync in the middle of a batch that nobody waits for fails at once, too.
         pushing.set_paused(false);
         pushing.until_it_is_on_its_way().await;
         pushing.set_paused(true);
@@ -235,7 +235,7 @@ fn a_paused_upload_reports_no_trouble_with_an_absent_store() {
         state.wait_for(|state| state.trouble.is_some()).await.unwrap();
         pushing.set_paused(true);
         pushing.assert_silent(&bench).await;
-        // It comes back with what it is about.
+        // The trouble is back, because its cause is.
         pushing.set_paused(false);
         state.wait_for(|state| state.trouble.is_some()).await.unwrap();
         pushing.store.is_away.store(false, Relaxed);
@@ -255,7 +255,7 @@ fn a_collection_makes_room_for_what_has_none() {
             pushing.sync().await.unwrap();
             pushing.write(1).await;
             pushing.sync().await.unwrap();
-            // What was written first is needed by no version, and half of the next fits in besides.
+            // No version needs the first data any longer, and half of the next batch fits beside it.
             let room = pushing.store.held().await.unwrap() + BLOCKS * BLOCK_BYTES / 2;
             pushing.store.room.store(room, Relaxed);
             pushing.write(2).await;

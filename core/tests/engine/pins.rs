@@ -1,4 +1,4 @@
-//! What is pinned comes, and stays: under a hostile scan, a smaller limit, another opening, a store that goes away.
+//! Pinned data arrives and stays: under a hostile scan, a smaller limit, another opening, and a store that goes away.
 
 use crate::bench::layer::{Layer, Layered};
 use crate::bench::{Bench, GEOMETRY, LIMITS, close, device, run};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Blocks of the drive (32 MiB), of which the first half has data.
+/// Blocks of the drive (32 MiB). The first half has data.
 const BLOCKS: u64 = 8192;
 const DATA: u64 = BLOCKS / 2;
 const CACHE_BYTES: u64 = BLOCKS * 4096 / 4;
@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// On the second device, whose cache is empty at first.
+    /// Opens the drive on the second device, whose cache is empty at first.
     async fn open_here(&self, pinned: Pinned) -> Arc<Volume> {
         self.open("here", pinned).await
     }
@@ -107,7 +107,7 @@ async fn check(volume: &Arc<Volume>, start: u64, blocks: u64) {
     }
 }
 
-/// Waits until all that is pinned is here.
+/// Waits until everything pinned is here.
 async fn settled(volume: &Volume) {
     let is_here = async {
         loop {
@@ -129,7 +129,7 @@ async fn scan(volume: &Arc<Volume>) {
     }
 }
 
-/// Every third block of a part of the drive, so that each chunk holds blocks of others too.
+/// Every third block of a part of the drive, so that each chunk also holds blocks that are not pinned.
 fn pinned_runs() -> Vec<BlockRange> {
     (100..1000).step_by(3).map(|block| BlockRange::new(block, 1)).collect()
 }
@@ -145,7 +145,7 @@ fn pinned_blocks_survive_a_scan_and_unpinned_ones_do_not() {
         let volume = world.open_here(Pinned::default()).await;
         let runs = pinned_runs();
         let metadata = BlockRange::new(500, 8);
-        // By then it is known that there is no file system that has other metadata.
+        // By then the survey knows that there is no file system with other metadata.
         tokio::time::sleep(Duration::from_secs(10)).await;
         volume.cache().residents().keep(metadata);
         volume.set_pinned(Pinned::runs(runs.clone())).unwrap();
@@ -157,7 +157,7 @@ fn pinned_blocks_survive_a_scan_and_unpinned_ones_do_not() {
         );
         scan(&volume).await;
         let all: Vec<_> = (0..BLOCKS / 16).map(ChunkIndex).collect();
-        // Of the chunks that they lie in all else goes, by itself where there is no room, and by command.
+        // All other blocks of these chunks are evicted, both for lack of space and by command.
         volume.set_cache_limit(2 << 20);
         scan(&volume).await;
         let few = volume.status().cached_bytes;
@@ -166,7 +166,7 @@ fn pinned_blocks_survive_a_scan_and_unpinned_ones_do_not() {
         assert!(is_here(&volume, &runs));
         assert_eq!(volume.status().cached_bytes, volume.cache_needed_bytes());
         volume.set_cache_limit(CACHE_BYTES);
-        // With the store away all of it reads.
+        // All of it can be read while the store is away.
         world.set_away(true);
         for run in &runs {
             check(&volume, run.start, 1).await;
@@ -178,7 +178,7 @@ fn pinned_blocks_survive_a_scan_and_unpinned_ones_do_not() {
         assert!(!is_here(&volume, &runs[..50]) && is_here(&volume, &runs[250..]));
         assert!(is_here(&volume, &[metadata]), "to unpin lets no metadata go");
         volume.set_pinned(Pinned::default()).unwrap();
-        // What was let go leaves by itself too, once there is no room for it.
+        // Unpinned blocks also leave on their own once they do not fit.
         volume.set_cache_limit(1 << 20);
         scan(&volume).await;
         assert!(!is_here(&volume, &runs) && is_here(&volume, &[metadata]));
@@ -259,7 +259,7 @@ fn pins_wait_for_a_pause_and_an_absent_store() {
     });
 }
 
-/// A store that keeps some objects to itself, as one does that has archived them.
+/// A store that withholds some objects, as with archived ones.
 struct Withholding {
     store: SimStore,
     withheld: Mutex<BTreeSet<String>>,
@@ -289,7 +289,7 @@ fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
             .filter(|name| ObjectId::parse(name).is_some_and(|(kind, _)| kind == ObjectKind::Segment));
         let mut segments: Vec<_> = segments.collect();
         segments.sort_by_key(|name| ObjectId::parse(name).unwrap().1.seq);
-        // The first third of the data: more than may be on its way in the background at once.
+        // The first third of the data: more than may be in flight in the background at once.
         let third = DATA / 3;
         let withheld: BTreeSet<_> = segments.drain(..segments.len() / 3).collect();
         let store = Arc::new(Layered(Withholding {
@@ -299,7 +299,7 @@ fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
         let volume = world.open_on(store.clone(), "here", Pinned::default()).await;
         volume.set_cache_limit(64 << 20);
         volume.set_pinned(Pinned::whole()).unwrap();
-        // More of it than that has none of those.
+        // The data from here on needs none of the withheld segments.
         let rest = [BlockRange::new(third + 512, DATA - third - 512)];
         let rest_is_here = async {
             while !is_here(&volume, &rest) || volume.pins_status().trouble.is_none() {
@@ -313,7 +313,7 @@ fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
         let status = volume.pins_status();
         assert!(!is_here(&volume, &[BlockRange::new(0, third)]));
         assert!(status.trouble.is_some_and(|trouble| trouble.contains("archived")));
-        // What is written there later is no trouble.
+        // The trouble ends once the store gives them.
         store.withheld.lock().unwrap().clear();
         settled(&volume).await;
         assert_eq!(volume.pins_status().trouble, None);

@@ -1,4 +1,4 @@
-//! The probe on simulated stores that are as they should be, or are not and do not say so.
+//! The probe on simulated stores: correct ones, and faulty ones that hide their faults.
 
 use crate::bench::layer::{Layer, Layered};
 use crate::bench::run;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const NOW_MS: u64 = 1_700_000_000_000;
 const RTT: Duration = Duration::from_millis(100);
 
-/// A store so far away, which has a clock of its own.
+/// A distant store with its own clock.
 struct Far {
     store: SimStore,
     facts: Facts,
@@ -164,10 +164,10 @@ fn trouble_on_the_way_never_promotes() {
     }
 }
 
-/// A store that is as it should be, and one answer of it that says who won a race never arrives.
+/// A correct store that loses one answer, which would say who won a race.
 struct LosesOne {
     store: SimStore,
-    /// Answers that arrive before.
+    /// How many answers arrive before that.
     left: AtomicU32,
 }
 
@@ -241,7 +241,7 @@ fn finds_leftovers_of_a_probe_by_their_names() {
         let id = "00112233445566778899aabbccddeeff";
         let (rights, claim) = (format!("probe/{id}-rights-0"), format!("probe/{id}-claim-0"));
         let parts = [rights.clone(), format!("{claim}/nonce"), format!("{claim}/other")];
-        // The family of whoever keeps drives there, and files of a person.
+        // The family of another drive, and a person's files.
         let others = ["seg/00/x", "probe/family.json", "probe/notes-1/x", "probe/0011-x"].map(str::to_owned);
         for name in parts.iter().chain(&others) {
             store.put(name, Bytes::from_static(b"x"), When::Always).await.unwrap();

@@ -1,9 +1,9 @@
-//! What decides is pure: no clock, no I/O, no lock, no runtime. So a decision can be tested by its arguments alone, and
-//! the simulation replays from a seed.
+//! Code that decides is pure: no clock, no I/O, no lock, no runtime. So a decision can be tested by its arguments alone, and the
+//! simulation replays from a seed.
 
 use std::path::Path;
 
-/// Every decision, every format, and the structures that they are made of.
+/// Every decision, every format, and the structures that they consist of.
 const PURE: &[&str] = &[
     "evict.rs",
     "ext4.rs",
@@ -57,7 +57,7 @@ const PURE: &[&str] = &[
     "units.rs",
 ];
 
-/// What none of them may name.
+/// Names that none of them may contain.
 const IMPURE: &[&str] = &[
     ".await",
     "Atomic",
@@ -85,7 +85,7 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// What a source names of that, its tests and comments aside.
+/// The impure names in a source file, except in its tests and comments.
 fn impurities(file: &str) -> Vec<String> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
     let code = text.split("#[cfg(test)]").next().unwrap();
@@ -97,7 +97,7 @@ fn impurities(file: &str) -> Vec<String> {
     named.collect()
 }
 
-/// Whether the word stands there by itself, and is not the end of another one (FileHeader is no File).
+/// Whether the line contains the word by itself, not as the end of another one (FileHeader is not File).
 fn contains_word(line: &str, word: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! What an opening makes of what it finds on the device: what is a fork, and what is damage.
+//! What an opening makes of the state it finds on the device: a fork, or damage.
 
 use crate::bench::layer::{Layer, Layered};
 use crate::bench::{Bench, close, get, put, run, write};
@@ -41,8 +41,8 @@ fn a_crash_before_the_first_commit_makes_no_fork() {
     });
 }
 
-/// A device with two flushed blocks that the store does not have, while another one has committed a block of its own and
-/// has collected garbage.
+/// A device with two flushed blocks that the store lacks, while another device has committed a block of its own and collected
+/// garbage.
 fn overtaken() -> Bench {
     let bench = Bench::new();
     run(async {
@@ -71,7 +71,7 @@ fn overtaken() -> Bench {
     bench
 }
 
-/// Decides that what device 0 has is a fork.
+/// Decides that the state of device 0 is a fork.
 async fn fork(bench: &Bench) -> Fork {
     volume::fork(&bench.devices[0].state.directory("state"), bench.drive, "device 1").await.unwrap()
 }
@@ -87,7 +87,7 @@ async fn labels(bench: &Bench, drive: Uuid) -> Vec<String> {
     root.snapshots.iter().map(|snapshot| shown(&snapshot.label).to_owned()).collect()
 }
 
-/// Whether the drive keeps one version, as it was before it was handed over at this epoch.
+/// Whether the drive keeps exactly one version: the one from before the hand-over at this epoch.
 async fn handed_over(bench: &Bench, epoch: u64) -> bool {
     let labels = labels(bench, bench.drive).await;
     labels == [format!("before hand-over {epoch}")]
@@ -114,7 +114,7 @@ fn an_overtaken_device_is_refused_until_it_decides_to_fork() {
         }
         close(volume).await;
     });
-    // It stays what it is, however often it is opened, and from the store alone.
+    // It stays a fork at every later opening, and the drive in the store is unchanged.
     bench.devices[0].power_cut();
     run(async {
         let volume = bench.open(0).await.unwrap();
@@ -168,7 +168,7 @@ fn releases_the_version_kept_for_a_device_that_lost_nothing() {
         put(&first, 3, 3).await;
         first.pusher().unwrap().sync().await.unwrap();
         first.pusher().unwrap().collect().await.unwrap();
-        // The other one may open it in a tunnel, on top of the version that it has let go.
+        // The other device may open the drive offline, on top of the version that it has released.
         assert!(handed_over(&bench, 3).await);
         close(first).await;
         let second = bench.open(1).await.unwrap();
@@ -213,7 +213,7 @@ fn a_live_drive_that_was_taken_goes_on_in_place() {
         assert!(matches!(&synced, Err(PushError::Forked(by)) if by.device_name == "device 1"), "{synced:?}");
         let fork = fork_of(&first).unwrap();
         assert_eq!((fork.of, fork.taken_by.as_str()), (bench.drive, "device 1"));
-        // It is a drive like any other from here on.
+        // From here on the fork is a drive like any other.
         put(&first, 3, 3).await;
         first.pusher().unwrap().sync().await.unwrap();
         first.pusher().unwrap().snapshot("mine").await.unwrap();
@@ -242,7 +242,7 @@ fn a_drive_taken_after_its_upload_closes_without_forking() {
     });
 }
 
-/// Sixty flushed blocks that the store does not have, in several files; then the power goes, and the cache with it.
+/// Sixty flushed blocks that the store lacks, in several files. Then the power fails, and the cache is lost with it.
 fn full_journal() -> Bench {
     let mut bench = Bench::new();
     run(async {
@@ -263,7 +263,7 @@ fn a_gap_at_the_journals_front_is_damage() {
     let bench = full_journal();
     let (first, name) = bench.devices[0].journal_files().remove(0);
     assert_eq!(first, 1);
-    // Its header rots, so that the file is none of the journal's any more.
+    // Its header rots, so that the file no longer belongs to the journal.
     bench.devices[0].flip_journal_bit(&name, 25);
     run(async {
         let opened = bench.open(0).await;
@@ -295,7 +295,7 @@ fn damage_that_only_a_later_file_proves_is_damage() {
     run(async {
         let volume = bench.open(0).await.unwrap();
         volume.pusher().unwrap().set_paused(true);
-        // More than a file's worth, durable only by what follows in the next one.
+        // More than one file holds, durable only because of what follows in the next file.
         for block in 30..60 {
             write(&volume, block, 7, Durability::Ordered).await;
         }
@@ -317,15 +317,15 @@ fn damage_that_only_a_later_file_proves_is_damage() {
     });
 }
 
-/// A store to which a network brings a HEAD late: just before the next one that is put.
+/// A store behind a network that delivers a HEAD late: just before the next put of one.
 struct Late {
     store: SimStore,
-    /// What is on its way, once one was asked for.
+    /// The delayed HEAD, once a test has asked for the delay.
     on_its_way: Mutex<Option<Option<(Bytes, When)>>>,
 }
 
 impl Late {
-    /// From now on a HEAD stays on its way.
+    /// Delays the next HEAD.
     fn delay(&self) {
         *self.on_its_way.lock() = Some(None);
     }
@@ -353,7 +353,7 @@ impl Layer for Late {
             arrived => Some(arrived.take()),
         };
         match late {
-            // Whoever has put it does not live to see it arrive.
+            // The sender dies before its HEAD arrives.
             None => std::future::pending().await,
             Some(late) => {
                 if let Some((body, when)) = late.flatten() {
@@ -398,13 +398,13 @@ fn opens_despite_a_late_head_of_its_own() {
 
 #[test]
 fn reports_a_holder_that_came_in_between_and_fences_nobody() {
-    // Who agreed to fence agreed to fence whoever had the drive then.
+    // Consent to fence covers only the device that had the drive at that time.
     for over in [Over::Nobody, Over::Anybody] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
         run(async {
             late.delay();
-            // The other one's swap arrives between the look at HEAD and the swap.
+            // The other device's swap arrives between the look at HEAD and our swap.
             let other = bench.open_on(late.clone(), 1, Access::Write { over: Over::Nobody, mounted: false });
             assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
             let ours = Access::Write { over, mounted: false };

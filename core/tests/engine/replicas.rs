@@ -1,4 +1,4 @@
-//! Replicas, in virtual time: whatever happens to a store, what was reported as being in another one can be had from it.
+//! Replicas, in virtual time. Whatever happens to a store, everything that was reported as copied can be read from its replica.
 
 use crate::bench::layer::{Layer, Layered, away as gone};
 use crate::bench::{Bench, close, device, get, put, run};
@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 const BLOCKS: u64 = 256;
 
-/// A drive that is open, with one replica.
+/// An open drive with one replica.
 struct Open {
     volume: Arc<Volume>,
     hub: Arc<Replicated>,
@@ -83,7 +83,7 @@ impl Open {
     }
 }
 
-/// All of the only drive of a store, read on a computer that never had it, from the store alone.
+/// The contents of a store's only drive, read on a computer that never had it, from the store alone.
 async fn contents(bench: &Bench, store: &SimStore) -> Vec<u8> {
     let heads = drive::heads(store, &bench.sealer).await.unwrap();
     assert_eq!(heads.len(), 1);
@@ -103,19 +103,19 @@ async fn contents_of(bench: &Bench, store: &SimStore, drive: Uuid) -> Vec<u8> {
     all
 }
 
-/// Promotes the replica as device 1, and tells which version was the newest.
+/// Promotes the replica as device 1, and returns the newest version.
 async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaError> {
     promote_drive(bench, replica, bench.drive).await
 }
 
 async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
     let head = replica::promote(&objects(bench, replica), drive, as_it_is(true), &device(1)).await?.head;
-    // Where it is kept for another device, the current one is the same with a snapshot more.
+    // If it is kept for another device, the current version is the same one with one more snapshot.
     let newest = if head.root.epoch == head.epoch { head.parent } else { head.root };
     Ok(newest.name(ObjectKind::Root))
 }
 
-/// Nothing more is known, and no loss is accepted. A store that is away may have any of the next epochs.
+/// A promotion that knows nothing more, and accepts no loss. A store that is away may have reached any of the next epochs.
 fn as_it_is(is_away: bool) -> Promotion {
     Promotion { above: Epoch(if is_away { 1 << 20 } else { 0 }), is_away, accepts_loss: false }
 }
@@ -128,7 +128,7 @@ fn objects_of(bench: &Bench, store: Arc<dyn Store>) -> Objects {
     Objects::new(store, bench.sealer.clone(), PageCache::none())
 }
 
-/// The drive, which nobody has open, moves from where it is to a replica of that. Returns how it is open there.
+/// Moves a drive that nobody has open to its replica. Returns a bench that opens it there.
 async fn move_over(from: &Bench, to: &SimStore) -> Bench {
     let here = objects(from, &from.store);
     let (head, etag, _) = drive::current(&here, from.drive).await.unwrap();
@@ -138,7 +138,7 @@ async fn move_over(from: &Bench, to: &SimStore) -> Bench {
     Bench { store: to.clone(), ..from.elsewhere() }
 }
 
-/// Opens the drive, writes `byte` all over if there is one, and closes it when the replica has everything.
+/// Opens the drive, writes `byte` to many blocks if there is one, and closes it once the replica has everything.
 async fn visit(bench: &Bench, replica: &SimStore, byte: Option<u8>) {
     let mut drive = open(bench, 0, replica).await;
     if let Some(byte) = byte {
@@ -152,7 +152,8 @@ async fn visit(bench: &Bench, replica: &SimStore, byte: Option<u8>) {
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
-/// Has everything deleted that no version needs: what the tail of the first one's parent still names goes with the second.
+/// Deletes everything that no version needs. Garbage that the tail of the first collection's parent still names goes with the
+/// second.
 async fn collect(volume: &Arc<Volume>) {
     for _ in 0..2 {
         volume.pusher().unwrap().collect().await.unwrap();
@@ -197,7 +198,7 @@ fn an_up_to_date_replica_replaces_a_lost_store() {
         assert_eq!((all[3], all[200], all[4]), (2, 7, 0));
         assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
 
-        // And the computer that had it goes on there.
+        // The computer that had the drive continues there.
         let access = Access::Write { over: Over::Anybody, mounted: false };
         let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
         put(&volume, 4, 9).await;
@@ -262,7 +263,7 @@ fn overwrites_objects_that_broken_puts_left_in_a_replica() {
         fill(&drive.volume, 2).await;
         drive.volume.shut_down().await.unwrap();
         drop(drive);
-        // The half of each object that is on its way to a replica when its server dies, or of one of its records.
+        // A server that dies leaves half of each object that is in flight, or half of a record.
         let whole = replica.names();
         for name in bench.store.names().into_iter().filter(|name| ObjectId::parse(name).is_some()) {
             if !whole.contains(&name) {
@@ -295,7 +296,7 @@ fn refills_a_replica_that_is_emptied_under_an_open_drive() {
         put(&drive.volume, 100, 2).await;
         drive.sync().await;
         drive.up_to_date().await;
-        // And once more, before anything has come that was put since.
+        // Empty it again, before anything arrives that was put since.
         replica.names().iter().for_each(|name| replica.lose(name));
         put(&drive.volume, 101, 3).await;
         drive.sync().await;
@@ -315,7 +316,7 @@ fn refills_a_replica_that_kept_only_its_newest_record() {
         let mut drive = open(&bench, 0, &replica).await;
         fill(&drive.volume, 1).await;
         drive.up_to_date().await;
-        // Nothing is left but what was put at the end: the newest record.
+        // Only the last put is left: the newest record.
         put(&drive.volume, 100, 2).await;
         drive.sync().await;
         drive.up_to_date().await;
@@ -368,7 +369,7 @@ fn a_busy_replica_is_not_asked_before_its_retry_time() {
         put(&drive.volume, 1, 1).await;
         drive.sync().await;
         drive.in_trouble().await;
-        // What was handed on at once, and no more: not what comes later, nor since there is more, since somebody asks or goes on.
+        // The first attempts count, and no more: later commits, a request to look again, and a resume add none.
         let told = replica.told_to_wait();
         for round in 2..40 {
             put(&drive.volume, 1, round).await;
@@ -404,7 +405,7 @@ fn reads_segments_that_the_first_store_lost_from_the_replica() {
     });
 }
 
-/// A store that may fall silent.
+/// A store that can fall silent.
 struct Silent {
     store: SimStore,
     is_silent: AtomicBool,
@@ -457,7 +458,7 @@ fn a_silent_first_store_delays_only_some_reads() {
         first.is_silent.store(true, Relaxed);
         assert!(timed(3).await >= Duration::from_secs(20));
         assert!(timed(40).await < Duration::from_secs(1));
-        // It is tried again after a while, and read once it is back.
+        // After a while it is tried again, and it is read once it is back.
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(timed(80).await >= Duration::from_secs(20));
         first.is_silent.store(false, Relaxed);
@@ -509,7 +510,7 @@ fn an_overtaken_device_cannot_make_its_version_the_newest() {
         put(&new.volume, 1, 2).await;
         let newest = new.sync().await;
         new.up_to_date().await;
-        // It wakes up, and has its replica looked at anew.
+        // The old device wakes up, and its replica is examined again.
         put(&old.volume, 1, 3).await;
         old.volume.pusher().unwrap().sync().await.unwrap_err();
         tokio::time::sleep(Duration::from_secs(600)).await;
@@ -531,7 +532,7 @@ fn a_store_of_another_family_does_not_become_a_replica() {
         prepare(&theirs).await.unwrap();
         let refused = prepare(&ours).await;
         assert!(matches!(refused, Err(ReplicaError::OtherFamily)), "{refused:?}");
-        // A passphrase that is taken away opens the replica no more.
+        // A passphrase that was removed no longer opens the replica.
         let key = |byte: u8| Bytes::from(vec![byte]);
         primary.put("keys/a", key(1), When::Absent).await.unwrap();
         prepare(&theirs).await.unwrap();
@@ -554,7 +555,8 @@ fn a_promoted_replica_keeps_its_own_keys() {
         drive.up_to_date().await;
         bench.store.put("keys/old", Bytes::from_static(b"k"), When::Absent).await.unwrap();
         promote(&bench, &replica).await.unwrap();
-        // Its passphrase is changed where it is now. Another drive of the family has the same replica, and its own store still.
+        // The passphrase changes in the new place. Another drive of the family still uses its own store and has this replica,
+        // too.
         replica.put("keys/new", Bytes::from_static(b"n"), When::Absent).await.unwrap();
         let other: Arc<dyn Store> = Arc::new(replica.clone());
         let family = Family::new(crate::bench::FAMILY, Cipher::None, Mode::Swap);
@@ -609,7 +611,7 @@ fn an_absent_replica_is_asked_rarely_unless_something_is_written() {
         tokio::time::sleep(Duration::from_secs(10 * 300)).await;
         let asked = replica.requests() - before;
         assert!((1..=10).contains(&asked), "{asked} requests in 50 minutes");
-        // A commit is a reason to try, and so is a person's word.
+        // A commit is a reason to try again, and so is a person's request.
         let before = replica.requests();
         put(&drive.volume, 1, 3).await;
         drive.sync().await;
@@ -638,7 +640,7 @@ fn copies_missed_keys_when_the_replica_returns_and_when_opened() {
         let mut drive = open(&bench, 0, &replica).await;
         drive.up_to_date().await;
         assert_eq!(keys(&replica).await, ["keys/a"]);
-        // It is away while they change, and nothing else does.
+        // The replica is away while the keys change, and nothing else changes.
         replica.set_faults(away());
         replace("keys/a", "keys/b").await;
         drive.hub.look_again();
@@ -646,7 +648,7 @@ fn copies_missed_keys_when_the_replica_returns_and_when_opened() {
         replica.set_faults(StoreFaults::default());
         drive.up_to_date().await;
         assert_eq!(keys(&replica).await, ["keys/b"]);
-        // It was away for a while, and another device has changed them meanwhile.
+        // The replica was away for a while, and another device has changed the keys meanwhile.
         replica.set_faults(away());
         put(&drive.volume, 1, 1).await;
         drive.sync().await;
@@ -655,7 +657,7 @@ fn copies_missed_keys_when_the_replica_returns_and_when_opened() {
         replica.set_faults(StoreFaults::default());
         drive.up_to_date().await;
         assert_eq!(keys(&replica).await, ["keys/c"]);
-        // Nothing runs while they change.
+        // Nothing runs while the keys change.
         drive.volume.shut_down().await.unwrap();
         drop(drive);
         replace("keys/c", "keys/d").await;
@@ -677,12 +679,12 @@ fn retiring_the_former_store_ends_all_commits_there() {
         drop(drive);
         let newest = replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root;
         let tell = async |at| tell_former(&bench, at, newest).await;
-        // The store is away, and lost as far as anybody knows.
+        // The store is away, and seems to be lost.
         let head = replica::promote(&objects(&bench, &replica), bench.drive, as_it_is(true), &device(0))
             .await
             .unwrap()
             .head;
-        // It was not: another device goes on there.
+        // It was not lost: another device continues there.
         let behind = bench.open(1).await.unwrap();
         put(&behind, 1, 2).await;
         behind.pusher().unwrap().sync().await.unwrap();
@@ -698,14 +700,14 @@ fn retiring_the_former_store_ends_all_commits_there() {
         let forked = behind.pusher().unwrap().sync().await;
         assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
         close(behind).await;
-        // What it had uploaded, and what it had not, are in its fork; what it had uploaded is a drive by itself.
+        // Its fork holds what it had uploaded and what it had not. What it had uploaded is also a drive of its own.
         let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
         let of = |device: Device| heads.iter().find(|head| head.device == device.id).unwrap().drive;
         assert_eq!(heads.len(), 2);
         assert_eq!(contents_of(&bench, &bench.store, of(device(1))).await[1], 3);
         assert_eq!(contents_of(&bench, &bench.store, of(device(0))).await[1], 2);
 
-        // The drive goes back by way of a replica: the store is its own again, and is not told once more.
+        // The drive goes back by way of a replica: the store is its own again, and is not retired a second time.
         let there = Bench { store: replica.clone(), ..bench.elsewhere() };
         let mut drive = open(&there, 0, &bench.store).await;
         put(&drive.volume, 1, 4).await;
@@ -719,7 +721,7 @@ fn retiring_the_former_store_ends_all_commits_there() {
     });
 }
 
-/// Tells the bench's store that the drive has left it for the replica, with `newest`, and has had no epoch below `at` there.
+/// Tells the bench's store that the drive has moved to the replica with version `newest`, and had no epoch below `at` there.
 async fn tell_former(bench: &Bench, at: Epoch, newest: ObjectId) -> Told {
     let left = Left { at, with: (newest.epoch, newest.seq) };
     let former = objects(bench, &bench.store);
@@ -738,7 +740,7 @@ fn uploads_to_a_former_store_become_a_drive_there() {
         drive.up_to_date().await;
         drop(drive);
         let newest = replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root;
-        // The replica is away, and never gets this; then the store is, and the replica takes its place.
+        // The replica is away and never gets this. Then the store is away, and the replica takes its place.
         let other = bench.open(1).await.unwrap();
         put(&other, 1, 2).await;
         other.pusher().unwrap().snapshot("early").await.unwrap();
@@ -763,7 +765,7 @@ fn uploads_to_a_former_store_become_a_drive_there() {
         let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
         let (_, _, root) = drive::current(&former, heads[0].drive).await.unwrap();
         assert!(fork::is_name_of_fork(&root.name), "{}", root.name);
-        // With what the replica did not get of its snapshots.
+        // It includes the snapshots that the replica lacks.
         let early = drive::snapshot(&root, "early").unwrap();
         let access = Access::Look { root: (early.root, early.root_hash) };
         let early = bench.elsewhere().open_on(Arc::new(bench.store.clone()), 0, access).await.unwrap();
@@ -797,7 +799,7 @@ fn a_promotion_reported_as_failed_was_never_done() {
             let there = objects(&bench, &replica);
             let promoted = replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await;
             replica.set_faults(StoreFaults::default());
-            // What is on its way arrives.
+            // Delayed requests arrive.
             for _ in 0..50 {
                 replica.list("head/").await.unwrap();
             }
@@ -809,7 +811,7 @@ fn a_promotion_reported_as_failed_was_never_done() {
                 }
                 Err(ReplicaError::Unsure(_)) => {
                     unsure += 1;
-                    // Whoever does it again has it.
+                    // A repeated promotion succeeds.
                     match replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await {
                         Ok(_) | Err(ReplicaError::Already) => {}
                         Err(error) => panic!("seed {seed}: {error}"),
@@ -883,7 +885,7 @@ fn a_clone_in_a_former_store_keeps_shared_objects() {
         drive::retire(&here, (&head, etag), "file:///replica", &device(0)).await.unwrap();
         let there = objects(&bench, &replica);
         replica::promote(&there, bench.drive, as_it_is(false), &device(0)).await.unwrap();
-        // The store is a replica of the drive now, and the clone's own.
+        // The store is now a replica of the drive, and the clone's own store.
         let there = Bench { store: replica.clone(), ..bench.elsewhere() };
         let mut drive = open(&there, 0, &bench.store).await;
         fill(&drive.volume, 2).await;
@@ -910,7 +912,7 @@ fn a_promoted_drive_keeps_the_objects_its_clones_replica_needs() {
         let mut copied = open(&Bench { drive: clone, ..bench.elsewhere() }, 0, &replica).await;
         copied.up_to_date().await;
         drop(copied);
-        // The first store is lost; of the two one is promoted as yet.
+        // The first store is lost. Only one of the two is promoted so far.
         promote(&bench, &replica).await.unwrap();
         let there = Bench { store: replica.clone(), ..bench.elsewhere() };
         let volume = there.open(0).await.unwrap();
@@ -922,8 +924,8 @@ fn a_promoted_drive_keeps_the_objects_its_clones_replica_needs() {
     });
 }
 
-/// Faults on both stores, crashes at any moment, collections; then the first store is lost. What was reported as being in
-/// the replica is the least that it gives, and what it gives is one version as it was.
+/// Faults on both stores, crashes at any moment, collections; then the first store is lost. The replica gives at least the
+/// version that was reported as copied, and it gives one version exactly as it was.
 #[test]
 fn a_replica_gives_a_whole_version_at_least_as_reported() {
     let mut compared = 0;
@@ -962,9 +964,9 @@ fn a_replica_gives_a_whole_version_at_least_as_reported() {
                     }
                     versions.insert(drive.sync().await, now.clone());
                     if rng.random_ratio(1, 6) {
-                        // It gives up where the store does not answer.
+                        // The collection fails if the store does not answer.
                         let _ = drive.volume.pusher().unwrap().collect().await;
-                        // Collecting commits the same contents under other names.
+                        // A collection commits the same contents under other names.
                         versions.insert(drive.sync().await, now.clone());
                     }
                     let paused = rng.random_ratio(1, 5);
@@ -974,7 +976,7 @@ fn a_replica_gives_a_whole_version_at_least_as_reported() {
                         reported = Some(version.name(ObjectKind::Root));
                     }
                 }
-                // Everything ends at once, as with kill -9: what waits in the tasks is gone.
+                // Everything ends at once, as with kill -9: pending work of the tasks is lost.
                 drive.task.abort();
                 drop(drive.wanted);
             });
@@ -1025,7 +1027,7 @@ fn unsent_changes_become_a_fork_in_a_promoted_replica() {
             put(&second, 0, byte).await;
             second.pusher().unwrap().sync().await.unwrap();
         }
-        // Often, and with all that may go in between.
+        // Collect often, since each collection may delete something else.
         for _ in 0..8 {
             put(&second, 2, 3).await;
             second.pusher().unwrap().collect().await.unwrap();
@@ -1051,7 +1053,7 @@ fn promotes_a_former_store_only_with_consent() {
         visit(&there, &third, Some(2)).await;
         let there = move_over(&there, &third).await;
         visit(&there, &empty(), Some(3)).await;
-        // Another device knows of the first store, which says that the drive is in the second.
+        // Another device knows the first store, which says that the drive is in the second.
         let (objects, heads) = (objects(&first, &second), second.heads());
         let promote = async |accepts_loss| {
             let promotion = Promotion { accepts_loss, ..as_it_is(false) };
@@ -1065,7 +1067,7 @@ fn promotes_a_former_store_only_with_consent() {
             };
         }
         assert_eq!(second.heads(), heads, "it stays as it is");
-        // Whoever wants it all the same has what was there last, and whole: of what was there first much was deleted since.
+        // With consent it gets the last version that was there, complete. Much of the first version there has been deleted since.
         let promoted = promote(true).await.unwrap();
         assert_eq!(replica::newest(&second, &first.sealer, first.drive).await.unwrap().root.epoch, Epoch(1));
         assert!(promoted.with.root.epoch > Epoch(1), "{promoted:?}");
@@ -1088,7 +1090,7 @@ fn a_drive_moves_to_and_fro_between_stores_unchanged() {
     });
 }
 
-/// A store that stops before it takes a HEAD, until it is told to go on; it is gone afterwards if it `goes`.
+/// A store that stops before it accepts a HEAD, until the test lets it continue. If `goes`, it is unreachable afterwards.
 struct StopsAtHead {
     store: SimStore,
     goes: bool,
@@ -1161,13 +1163,13 @@ fn a_replica_updated_during_its_promotion_becomes_the_newer_version() {
                 assert_eq!(promoted.unwrap().with.root, newest);
             }
             assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
-            // It is nobody's yet, and once is enough.
+            // No device has opened it yet, and a second promotion is refused.
             let heads = replica.heads();
             let Err(ReplicaError::Already) = promote(&bench, &replica).await else {
                 panic!("it is promoted")
             };
             assert_eq!(replica.heads(), heads);
-            // Who has opened it goes on with what there is.
+            // A device that opens it continues with the current version.
             let there = Bench { store: replica.clone(), ..bench.elsewhere() };
             let volume = there.open(1).await.unwrap();
             fill(&volume, 3).await;
@@ -1182,7 +1184,8 @@ fn a_replica_updated_during_its_promotion_becomes_the_newer_version() {
     }
 }
 
-/// A store without compare-and-swap that takes no HEAD, and says why. Before it does, somebody who came too late hands the current one on.
+/// A store without compare-and-swap that refuses a HEAD with a given error. Before that, a device that is too late passes the
+/// current HEAD on.
 struct TakesNoHead {
     inner: SimStore,
     heads: Arc<dyn Store>,

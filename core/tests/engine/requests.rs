@@ -1,4 +1,4 @@
-//! How much is asked of the store: a request costs a round trip, and with most providers money.
+//! How many requests the store gets: each costs a round trip, and money with most providers.
 
 use crate::bench::layer::{Layer, Layered, Narrow, away, far};
 use crate::bench::{Bench, GEOMETRY, LIMITS, ROUND_TRIP, close, device, get, put, run, write};
@@ -93,8 +93,8 @@ fn only_a_collection_lists() {
     });
 }
 
-/// A drive of 1 TiB with data all over it, most of it in map pages, some in a tail. Its caches are sparse files of the
-/// real disk.
+/// A drive of 1 TiB with data all over it, mostly in map pages and partly in a tail. Its caches are sparse files on the real
+/// disk.
 struct Large {
     bench: Bench,
     dir: TempDir,
@@ -141,7 +141,7 @@ impl Large {
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
     }
 
-    /// Opens the drive over a store that is far away: round trips one after another, and requests.
+    /// Opens the drive in a distant store. Returns the round trips, the requests and the volume.
     async fn open_from_afar(&self, index: usize) -> (f64, ByKind, Arc<Volume>) {
         let begun = Instant::now();
         let volume = self.open(index, far(Arc::new(self.bench.store.clone()), ROUND_TRIP)).await;
@@ -155,7 +155,7 @@ fn a_large_drive_opens_in_three_round_trips() {
     run(async {
         for (index, what) in [(0, "where it was written"), (1, "on another device"), (1, "there once more")] {
             let (trips, requests, volume) = large.open_from_afar(index).await;
-            // HEAD; its root; then the swap, and at the same time the directories of the tail.
+            // HEAD; its root; then the swap, in parallel with the directories of the tail.
             assert!(trips < 3.01, "{what}: {trips} round trips, {requests:?}");
             let tail = volume.map().tail().len() as u64;
             assert_eq!(requests, ByKind { get: 2 + tail, put: 1, ..ByKind::default() }, "{what}");
@@ -172,7 +172,7 @@ fn opening_after_anothers_changes_costs_only_those_changes() {
         put(&volume, 5000, 9).await;
         close(volume).await;
         let (trips, requests, volume) = large.open_from_afar(0).await;
-        // As above, and the version that was known beside it; then the map pages that differ, in the time of one.
+        // As above, and the version known before in parallel; then the map pages that differ, all in one round trip.
         assert!(trips < 4.01, "{trips} round trips, {requests:?}");
         let tail = volume.map().tail().len() as u64;
         assert_eq!((requests.put, requests.list, requests.head), (1, 0, 0));
@@ -190,7 +190,7 @@ fn opening_after_anothers_changes_costs_only_those_changes() {
     });
 }
 
-/// Waits until it is known that there is no file system here whose metadata would be pulled first.
+/// Waits until the survey knows that there is no file system whose metadata would be pulled first.
 async fn until_surveyed(volume: &Volume) {
     while !volume.status().has_metadata {
         tokio::time::sleep(ROUND_TRIP).await;
@@ -200,7 +200,7 @@ async fn until_surveyed(volume: &Volume) {
 /// Blocks of data that a drive of [`filled`] begins with (32 MiB).
 const FILLED: u64 = 8192;
 
-/// A drive with data that does not compress, on devices that have none of it.
+/// A drive with data that does not compress, on devices without local data.
 fn filled() -> Large {
     let journal = holdall_core::journal::Limits { file_bytes: 16 << 20, files: 8, reserve_files: 2 };
     let limits =
@@ -247,8 +247,8 @@ fn sequential_reads_take_few_round_trips() {
     });
 }
 
-/// A file in the middle of a drive, read from its beginning to its end as the kernel does for `cat`: 128 KiB at a time, the
-/// next of them on its way.
+/// A file in the middle of a drive, read from beginning to end as the kernel does it for `cat`: 128 KiB at a time, with the next
+/// read in flight.
 #[test]
 fn reads_a_file_near_link_speed_and_fetches_little_more() {
     let large = filled();
@@ -281,7 +281,7 @@ fn a_read_by_itself_fetches_one_frame() {
         let (_, _, volume) = large.open_from_afar(0).await;
         until_surveyed(&volume).await;
         let (before, begun) = (volume.status(), Instant::now());
-        // At no equal distances.
+        // At unequal distances.
         for number in 0..READS {
             read(&volume, number * number * 1013 % FILLED, 1).await;
         }
@@ -304,7 +304,7 @@ fn concurrent_misses_in_one_frame_cost_one_request() {
         for round in 0..20 {
             let first = (round * round * 1013 % FILLED) / frame_blocks * frame_blocks;
             let (before, begun) = (asked(&volume), Instant::now());
-            // Backwards and apart, so that nothing takes them for one read.
+            // Backwards and apart, so that they do not look like one sequential read.
             let blocks = (0..frame_blocks).rev().step_by(5);
             futures_util::future::join_all(blocks.map(|block| read(&volume, first + block, 1))).await;
             assert!(since(&volume, before).get <= 1, "round {round}");
@@ -338,7 +338,7 @@ impl Layer for Sometimes {
     }
 }
 
-/// So many frames, none beside another one, each of which one request brings.
+/// This many frames, none beside another. One request fetches each.
 fn scattered() -> impl Iterator<Item = BlockRange> {
     (0..300).map(|run| BlockRange::new(1000 + run * 20, 4))
 }
@@ -358,15 +358,15 @@ fn pulls_scattered_runs_with_one_request_each() {
     });
 }
 
-/// Data that was written here and there, so that each of its frames is a request: whoever reads one of them while all are being pulled in the
-/// background waits for one other request at most.
+/// Data in scattered writes, so that each frame takes a request. A read waits for at most one other request while all frames are
+/// pulled in the background.
 #[test]
 fn a_reader_waits_for_one_background_request_at_most() {
     let large = filled();
     run(async {
         let volume = large.open(0, Arc::new(large.bench.store.clone())).await;
         let frames: Vec<u64> = (0..256).map(|frame| frame * 4).collect();
-        // One after another in an order that puts no two neighbours side by side in a segment.
+        // Written in an order that puts no two neighbours side by side in a segment.
         for frame in frames.iter().map(|frame| frame * 37 % 1024) {
             let word = holdall_core::entropy::u128().to_le_bytes();
             let data: Vec<u8> = word.iter().copied().cycle().take(4 * 4096).collect();
@@ -423,18 +423,18 @@ fn a_reader_does_not_wait_for_a_pulls_retry() {
         volume.set_pinned(Pinned::runs(scattered())).unwrap();
         tokio::time::sleep(Duration::from_secs(600)).await;
         link.is_away.store(false, Relaxed);
-        // By now each waits for half a minute at least.
+        // By now each pull waits at least half a minute before its next try.
         let begun = Instant::now();
         read(&volume, 1000, 4).await;
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-        // And one answer tells all others that the store is back.
+        // One answer tells all other pulls that the store is back.
         until_here(&volume).await;
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         close(volume).await;
     });
 }
 
-/// A drive that is open and surveyed, and whose store is away since.
+/// A drive that is open and surveyed. Then its store goes away.
 async fn open_then_away(large: &Large) -> (Arc<Layered<Sometimes>>, Arc<Volume>) {
     let link = Sometimes::new(Arc::new(large.bench.store.clone()));
     let volume = large.open(0, link.clone()).await;

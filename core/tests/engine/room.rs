@@ -1,4 +1,4 @@
-//! The cache stays below its limit, whatever is read and written, and what must not go does not.
+//! The cache stays below its limit under all reads and writes, and never evicts what it must keep.
 
 use crate::bench::{Bench, GEOMETRY, LIMITS, device, run};
 use holdall_core::device::{BlockDevice, Durability};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// Blocks of the drive (32 MiB).
 const BLOCKS: u64 = 8192;
-/// Of its cache: a quarter.
+/// The size of the cache: a quarter of the drive.
 const CACHE_BYTES: u64 = BLOCKS * 4096 / 4;
 /// Blocks of one request.
 const REQUEST: u64 = 32;
@@ -61,7 +61,7 @@ impl World {
     }
 }
 
-/// A directory on a disk of its own, of which others take what `total` lacks.
+/// A directory on its own disk. Other files take the space that `total` lacks.
 struct Shared {
     directory: Directory,
     total: AtomicU64,
@@ -124,7 +124,7 @@ async fn fill(volume: &Arc<Volume>, version: u64) {
         below_limit(volume);
         if start % 512 == 0 {
             volume.pusher().unwrap().sync().await.unwrap();
-            // The keeper has its turn.
+            // Let the keeper run.
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
     }
@@ -137,7 +137,7 @@ fn a_pinned_drive_that_outgrows_its_cache_goes_on_being_written() {
     run(async {
         let volume = world.open().await;
         volume.set_pinned(Pinned::whole()).unwrap();
-        // Through a journal that holds half of that.
+        // Through a journal that holds half of the drive.
         for version in 1..=4 {
             fill(&volume, version).await;
         }
@@ -156,7 +156,7 @@ fn a_pinned_drive_that_outgrows_its_cache_goes_on_being_written() {
         while volume.status().unapplied_bytes > 0 {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        // What has no room is told, and comes once there is some.
+        // Pins that do not fit are reported, and arrive once there is space.
         volume.set_pinned(Pinned::whole()).unwrap();
         while volume.pins_status().trouble.is_none() {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -194,7 +194,7 @@ fn it_stays_below_its_limit_and_every_block_reads_back() {
     });
 }
 
-/// Reads everything, and finds that what was read last is here.
+/// Reads everything, and checks that the last reads are cached.
 async fn check_all_is_cached(volume: &Arc<Volume>, version: u64) {
     for start in (0..BLOCKS).step_by(REQUEST as usize) {
         check(volume, start, version).await;
@@ -217,14 +217,14 @@ fn frees_cached_blocks_that_another_device_overwrote() {
         let other = world.bench.open(1).await.unwrap();
         fill(&other, 2).await;
         crate::bench::close(other).await;
-        // Its cache is full of what nobody can read any more.
+        // Its cache is full of data that no version contains any longer.
         let volume = world.open().await;
         assert!(volume.status().cached_bytes > CACHE_BYTES / 2);
         check_all_is_cached(&volume, 2).await;
         crate::bench::close(volume).await;
         let volume = world.open().await;
         volume.evict_all().await.unwrap();
-        // What is left is the file system's own list of where the file is.
+        // Only the file system's own list of the file's extents is left.
         assert!(volume.status().cached_bytes < 64 << 10, "{}", volume.status().cached_bytes);
         crate::bench::close(volume).await;
     });
@@ -242,7 +242,7 @@ fn a_read_only_drive_respects_its_limit_keeping_local_writes() {
         let cache = Arc::new(Directory::create(&world.dir.path().join("cache")).unwrap());
         let volume = world.open_to(access, cache).await;
         check_all_is_cached(&volume, 1).await;
-        // As a file system does that replays its own journal.
+        // A file system writes like this when it replays its own journal.
         write(&volume, 64, 2).await;
         for start in (128..BLOCKS).step_by(REQUEST as usize) {
             check(&volume, start, 1).await;
@@ -265,7 +265,7 @@ fn the_cache_shrinks_on_a_full_disk_and_grows_back() {
         assert!(volume.status().cached_bytes > CACHE_BYTES / 2);
         let left = CACHE_BYTES / 4;
         disk.total.store(left, Relaxed);
-        // It is looked at every now and then.
+        // Free space is checked every few seconds.
         tokio::time::sleep(Duration::from_secs(10)).await;
         for start in (0..BLOCKS).step_by(REQUEST as usize) {
             let cached = volume.status().cached_bytes;
@@ -339,7 +339,7 @@ fn a_scan_of_the_drive_evicts_little_hot_data() {
         let volume = world.open().await;
         fill(&volume, 1).await;
         volume.evict_all().await.unwrap();
-        // A quarter of what the cache holds, read every other second.
+        // A quarter of the cache, read every other second.
         let hot: Vec<u64> = (0..CACHE_BYTES / 4096 / 4).step_by(REQUEST as usize).collect();
         for _ in 0..3 {
             for start in &hot {
@@ -370,7 +370,7 @@ fn keeps_pending_uploads_and_reads_blocks_that_do_not_fit() {
         let volume = world.open().await;
         fill(&volume, 1).await;
         volume.pusher().unwrap().set_paused(true);
-        // More than the cache may hold: the rest stays in the journal.
+        // More than fits into the cache: the rest stays in the journal.
         for start in (0..BLOCKS / 2).step_by(REQUEST as usize) {
             write(&volume, start, 2).await;
         }
@@ -439,7 +439,7 @@ fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
             below_limit(&volume);
         }
         assert_eq!(volume.cache().absent(kept), []);
-        // It may go again.
+        // Now it may be evicted.
         volume.cache().residents().let_go(kept, volume.cache().valid());
         volume.set_cache_limit(1 << 20);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -458,7 +458,7 @@ fn reports_the_space_that_metadata_takes() {
         write(&volume, 128, 1).await;
         volume.pusher().unwrap().sync().await.unwrap();
         volume.evict_all().await.unwrap();
-        // By then it is known that there is no file system, and so no metadata but what is kept below.
+        // By then the survey knows that there is no file system, and so no metadata except what is kept below.
         tokio::time::sleep(Duration::from_secs(5)).await;
         // Half of it was never written, and reads as zeros.
         volume.cache().residents().keep(BlockRange::new(0, 2 * REQUEST));
@@ -474,8 +474,7 @@ fn reports_the_space_that_metadata_takes() {
     });
 }
 
-/// Fills the drive's parts and reads them from several threads: whatever is read is what was written, and there is never more
-/// in the cache than it may hold.
+/// Several threads write and read parts of the drive. Every read returns what was written, and the cache never exceeds its limit.
 #[test]
 fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
     const WRITERS: u64 = 4;
@@ -488,7 +487,7 @@ fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
     runtime.block_on(async {
         let volume = world.open().await;
         let is_over = Arc::new(AtomicBool::new(false));
-        // At the end it may just have made room for a batch, which is half of it.
+        // At the end the cache may just have freed space for a batch, which is half of it.
         let fullest = Arc::new(AtomicU64::new(0));
         let any = |random: &mut StdRng, of: u64| random.random_range(0..REQUESTS / of) * of * REQUEST;
         let mut writers = Vec::new();
@@ -498,12 +497,12 @@ fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
                 let mut random = StdRng::seed_from_u64(writer);
                 let begun = std::time::Instant::now();
                 let is_full = || fullest.load(Relaxed) > CACHE_BYTES * 3 / 4;
-                // A fast disk has all of it in the journal before any of it is in the cache.
+                // A fast disk has everything in the journal before anything is in the cache.
                 for version in 1.. {
                     if version > ROUNDS && (is_full() || begun.elapsed() > FULL_WITHIN) {
                         break;
                     }
-                    // Each has its own.
+                    // Each writer has its own blocks.
                     let start = any(&mut random, WRITERS) + writer * REQUEST;
                     write(&volume, start, version).await;
                     below_limit(&volume);
@@ -522,7 +521,7 @@ fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
                     whole(&volume, any(&mut random, 1)).await;
                     below_limit(&volume);
                     fullest.fetch_max(volume.status().cached_bytes, Relaxed);
-                    // What is local is read without a pause, and others have no turn.
+                    // Local reads never wait, so other tasks would not run.
                     tokio::task::yield_now().await;
                 }
             }));
@@ -546,7 +545,7 @@ fn the_cache_limit_holds_under_concurrent_reads_writes_and_uploads() {
     });
 }
 
-/// Reads a request's blocks, each of which one write has left as a whole.
+/// Reads the blocks of a request, which must all come from one write.
 async fn whole(volume: &Arc<Volume>, start: u64) {
     let range = start * 4096..(start + REQUEST) * 4096;
     let lease = VolumeDevice(volume.clone()).read(range).wait().await.unwrap();

@@ -1,7 +1,7 @@
-//! Rot in the store: an object that is lost, cut, changed, exchanged for another, or an older one of its kind. Whatever is hit, what a drive
-//! shows is what was written or an error, never anything else; a check names it; and nothing in the store changes for it.
+//! Rot in the store: an object is lost, truncated, changed, swapped with another one, or replaced by an older one of its kind. A
+//! drive shows what was written or an error, never anything else. A check names the damage, and changes nothing in the store.
 //!
-//! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` so many.
+//! `HOLDALL_SEED=n` runs one seed, `HOLDALL_SEEDS=n` this many.
 
 use crate::bench::{Bench, GEOMETRY, close, put, run, try_get};
 use holdall_core::drive::check;
@@ -34,7 +34,7 @@ fn rotten_bytes_cause_errors_or_no_harm_never_wrong_content() {
     assert!(seeds.end - seeds.start < SEEDS || refused.min(failed).min(harmless) > 0, "each of them happens");
 }
 
-/// What a rotten object does to a drive.
+/// The harm that a rotten object does to a drive.
 enum Harm {
     Refused,
     Reads,
@@ -97,7 +97,7 @@ fn rot(seed: u64) -> Harm {
         assert!(bench.store.names().contains(name), "seed {seed}: {name} was removed for {how}");
     }
     if !opened {
-        // Whoever knows how to mend it finds it as it was left.
+        // A person who can repair it finds it as it was left.
         let heads = run(holdall_core::drive::heads(&bench.store, &bench.sealer));
         let states = heads.iter().flatten().map(|head| head.state);
         assert!(

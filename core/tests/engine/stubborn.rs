@@ -1,5 +1,5 @@
-//! What a store never gives, or gives late, keeps nothing else from coming, and nobody waiting for ever; and what a cache is too small for is not fetched
-//! again and again.
+//! Data that a store gives late or never neither blocks other data nor makes a reader wait forever. Data that does not fit the
+//! cache is not fetched again and again.
 
 use crate::bench::layer::{Layer, Layered};
 use crate::bench::world::{ROUND_TRIP, World, are_local, read, until};
@@ -20,11 +20,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A store that refuses some bytes of one object, and gives all else.
+/// A store that refuses some bytes of one object, and gives everything else.
 struct Stubborn {
     store: Arc<dyn Store>,
     refused: Mutex<Option<(String, Range<u64>)>>,
-    /// They are damaged, or it says that it is busy.
+    /// Reports the bytes as damaged; otherwise reports itself as busy.
     is_damaged: bool,
     tries: AtomicU64,
     is_mended: AtomicBool,
@@ -36,7 +36,7 @@ impl Stubborn {
         Arc::new(Layered(Self { store, refused, is_damaged, tries, is_mended }))
     }
 
-    /// Refuses what holds a block from now on.
+    /// From now on refuses the bytes that hold a block.
     async fn refuse(&self, volume: &Volume, block: u64) {
         let (_, content) = volume.map().look_up(BlockRange::new(block, 1)).await.unwrap()[0];
         let Content::Frame(frame) = content else { panic!("block {block} is zero") };
@@ -71,7 +71,7 @@ impl Layer for Stubborn {
 }
 
 const FILES: usize = 2000;
-/// Of a frame, at most.
+/// The most blocks in one frame.
 const FRAME_BLOCKS: u64 = 4;
 
 fn world() -> World {
@@ -116,7 +116,7 @@ fn a_refused_block_fails_in_time_while_others_are_read() {
             let took = begun.elapsed().as_secs();
             assert!(bounds.contains(&took), "{took} s");
         }
-        // Nobody waits for it any more, and nobody asks.
+        // No reader waits for it any longer, so no request is sent.
         tokio::time::sleep(Duration::from_secs(60)).await;
         let tries = store.tries.load(Relaxed);
         tokio::time::sleep(Duration::from_secs(200)).await;
@@ -138,7 +138,7 @@ fn a_reader_retries_a_failed_background_pull_at_once() {
         until(&volume, |volume| volume.status().has_metadata).await;
         store.refuse(&volume, block).await;
         volume.puller().want(Class::Pinned, BlockRange::new(block, 1));
-        // By now it waits for half a minute at least between two tries.
+        // By now it waits at least half a minute between two tries.
         tokio::time::sleep(Duration::from_secs(600)).await;
         store.is_mended.store(true, Relaxed);
         let begun = Instant::now();
@@ -219,7 +219,7 @@ fn does_not_refetch_a_file_index_that_exceeds_the_cache() {
     });
 }
 
-/// A store one of whose answers comes late.
+/// A store that gives one answer late.
 struct Late {
     store: Arc<dyn Store>,
     is_holding: AtomicBool,
@@ -247,7 +247,7 @@ impl Layer for Late {
 fn a_map_read_late_does_not_replace_a_newer_one() {
     let bench = Bench::new();
     run(async {
-        // Each opening's root, and another version of the same block in each.
+        // The root of each opening. Each opening writes another version of the same block.
         let mut roots = Vec::new();
         for version in 0..3 {
             let volume = bench.open(0).await.unwrap();

@@ -1,4 +1,4 @@
-//! Metadata comes first, in few round trips, and stays; and what a file's format names comes once the file is opened.
+//! Metadata comes first, in few round trips, and stays. What a file's format points to arrives once the file is opened.
 
 use crate::bench::world::{BLOCKS, ROUND_TRIP, World, are_local, read, until};
 use crate::bench::{close, run};
@@ -59,7 +59,7 @@ fn metadata_arrives_in_few_round_trips_and_is_never_evicted() {
         assert!(received <= 2 * bytes, "{received} received for {bytes} of metadata");
         let data = (FILES * FILE_BYTES) as u64;
         assert!(volume.status().cached_bytes < data / 4, "no file was read");
-        // All that can go, goes.
+        // Everything that can be evicted is.
         for start in (0..BLOCKS).step_by(256) {
             volume.puller().demand(BlockRange::new(start, 256)).await.unwrap();
         }
@@ -80,7 +80,7 @@ fn reports_metadata_that_does_not_fit_until_the_cache_grows() {
     run(async {
         let volume = world.open_from_afar().await;
         until(&volume, |volume| volume.status().metadata_without_room_bytes > 0).await;
-        // It never will have it, and says so.
+        // It never fits, and the status says so.
         tokio::time::sleep(Duration::from_secs(120)).await;
         let status = volume.status();
         assert!(!status.has_metadata, "{status:?}");
@@ -109,7 +109,7 @@ fn keeps_known_metadata_from_the_first_moment_of_an_opening() {
         }
         close(volume).await;
     });
-    // All that can go, goes at once, and the store is away.
+    // Everything that can be evicted is, at once, while the store is away.
     world.bench.limits.cache_bytes = 8 * bytes;
     run(async {
         let access = Access::Away { mounted: false };
@@ -119,7 +119,7 @@ fn keeps_known_metadata_from_the_first_moment_of_an_opening() {
         until(&volume, |volume| volume.status().has_metadata).await;
         volume.shut_down().await.unwrap();
     });
-    // What is none any more does not stay for ever.
+    // Blocks that are no longer metadata are not kept forever.
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap();
     let film: Vec<_> = film.into_iter().map(|(_, run)| run).collect();
     let noted = world.dir.path().join("1 cache/metadata.json");
@@ -162,7 +162,7 @@ fn finds_and_keeps_metadata_that_a_mount_adds() {
     run(async {
         let volume = world.open(0, Arc::new(world.bench.store.clone())).await;
         until(&volume, |volume| volume.status().has_metadata).await;
-        // The film becomes a directory: its blocks are metadata from now on. Block by block, as the kernel writes.
+        // The film becomes a directory, and its blocks become metadata. Written block by block, as the kernel does it.
         let before = world.needed();
         for command in [format!("clri <{}>", inode.0), "mkdir /late".to_owned()] {
             let changed = Command::new("/sbin/debugfs")
@@ -187,7 +187,7 @@ fn finds_and_keeps_metadata_that_a_mount_adds() {
         tokio::time::sleep(Duration::from_secs(20)).await;
         let residents = volume.cache().residents();
         assert!(needed.iter().all(|range| residents.are_all_kept(*range)));
-        // And goes with what it was metadata of.
+        // Deleted metadata is not kept.
         let removed = Command::new("/sbin/debugfs")
             .args(["-w", "-R", "rmdir /late"])
             .arg(&world.image)
@@ -253,7 +253,7 @@ fn an_offline_drive_mounts_and_lacks_only_file_data() {
     let film = world.walk().runs_of(world.inode("/film.mp4")).unwrap()[0].1.start;
     let away = Access::Away { mounted: false };
     run(async {
-        // A device that has not seen the drive needs its store.
+        // A device that has never seen the drive needs its store.
         let refused = world.open_for(1, world.gone(), away).await;
         assert!(matches!(refused, Err(OpenError::NotSeen)));
         let volume = world.open_from_afar().await;
@@ -269,18 +269,18 @@ fn an_offline_drive_mounts_and_lacks_only_file_data() {
             drop(device.read(needed.start * 4096..needed.end * 4096).wait().await.unwrap());
         }
         assert!(begun.elapsed() < Duration::from_secs(1));
-        // Data of a file fails in bounded time: after a minute the first time, then soon.
+        // Reads of file data fail in bounded time: after a minute the first time, then soon.
         for bound in [62, 5] {
             let begun = Instant::now();
             let read = VolumeDevice(volume.clone()).read(film * 4096..(film + 1) * 4096).wait().await;
             assert!(matches!(read, Err(DeviceError::Unavailable(_))), "{:?}", read.err());
             assert!(begun.elapsed() < Duration::from_secs(bound), "{:?}", begun.elapsed());
         }
-        // What may be metadata is waited for: on an error there the file system would give up.
+        // A read of possible metadata waits, since an error there would shut the file system down.
         let free = BLOCKS - 1;
         let read = VolumeDevice(volume.clone()).read(free * 4096..(free + 1) * 4096).wait();
         assert!(tokio::time::timeout(Duration::from_secs(3600), read).await.is_err());
-        // Writes go on, and are there.
+        // Writes continue, and are kept.
         let device = VolumeDevice(volume.clone());
         device.write(free * 4096, &[7; 4096], Durability::Forced).wait().await.unwrap();
         volume.shut_down().await.unwrap();
@@ -303,7 +303,7 @@ fn a_read_from_a_silent_store_fails_after_a_minute() {
         until(&volume, |volume| volume.status().has_metadata).await;
         close(volume).await;
         let volume = world.open_for(1, world.silent(), Access::Away { mounted: false }).await.unwrap();
-        // From then on each waits for a moment.
+        // From then on each read waits only a moment.
         for (bounds, block) in [(60..=62, 0), (2..=4, 200), (2..=4, 400)] {
             let (begun, at) = (Instant::now(), film + block);
             let read = VolumeDevice(volume.clone()).read(at * 4096..(at + 1) * 4096).wait().await;
@@ -318,7 +318,7 @@ fn a_read_from_a_silent_store_fails_after_a_minute() {
 #[test]
 fn notices_a_store_that_is_back_even_without_readers() {
     let world = world();
-    // Not the beginning of a file, which would go on being wanted.
+    // Not the beginning of a file, since its prefetch would keep asking.
     let at = world.place("/film.mp4").0[0].1.start + 400;
     run(async {
         let is_silent = Arc::new(AtomicBool::new(false));
@@ -333,7 +333,7 @@ fn notices_a_store_that_is_back_even_without_readers() {
         is_silent.store(false, Relaxed);
         let took = until(&volume, |volume| volume.status().pull_trouble.is_none()).await;
         assert!(took < Duration::from_secs(90), "{took:?}");
-        // Nor is it asked on.
+        // No further requests are sent.
         let before = volume.status().requests;
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert_eq!(volume.status().requests.get, before.get);
@@ -378,12 +378,12 @@ fn a_reader_that_joins_a_silent_pull_waits_no_longer() {
         let is_silent = Arc::new(AtomicBool::new(false));
         let volume = world.open(1, world.silent_from(is_silent.clone())).await;
         until(&volume, |volume| volume.status().has_metadata).await;
-        // Where it lies is known then.
+        // Now the map is known.
         read(&volume, BlockRange::new(film + 400, 1)).await;
         is_silent.store(true, Relaxed);
         let begun = Instant::now();
-        // Of one frame a block is to be kept, and somebody reads the others. What is kept is tried for the second time while the reader
-        // tries for the first.
+        // One block of a frame is pinned, and a reader wants the others. The pull of the pinned block is at its second try when
+        // the reader's first try begins.
         let chunk = film.next_multiple_of(16);
         volume.set_pinned(Pinned::runs([BlockRange::new(chunk + 3, 1)])).unwrap();
         tokio::time::sleep(Duration::from_millis(20_050)).await;
@@ -438,9 +438,9 @@ fn reading_the_beginnings_of_many_files_fetches_only_those() {
             let openings: Vec<Vec<u64>> = serde_json::from_slice(&trace).unwrap();
             noted.push(openings[0].len());
         }
-        // A frame for each file, and not what lies around them.
+        // One frame for each file, without the data around it.
         assert!(fetched[0] < fetched[1] && fetched[0] <= 400 * 17_000, "{fetched:?}");
-        // Nor is that what the next opening begins with.
+        // The next opening does not begin with these either.
         assert!(noted[0] * 2 < noted[1], "{noted:?} chunks are pulled at the next opening");
     });
 }
@@ -452,7 +452,7 @@ fn copying_small_files_takes_few_round_trips_and_wastes_little() {
     let small = |block| walk.file_at(block).filter(|place| place.at == 0 && place.end == 5);
     let mut files: Vec<u64> = (0..BLOCKS).filter(|block| small(*block).is_some()).collect();
     assert_eq!(files.len(), FILES);
-    // As a folder lists them: in no order of where they lie.
+    // In the order of a folder's listing, unrelated to where the files lie.
     files.shuffle(&mut StdRng::seed_from_u64(4));
     run(async {
         let volume = world.open_from_afar().await;
@@ -509,7 +509,7 @@ fn a_jump_in_a_film_costs_one_round_trip() {
         let read = async |start: u64| {
             drop(VolumeDevice(volume.clone()).read(start * 4096..(start + 8) * 4096).wait().await.unwrap());
         };
-        // A player looks at its head. What that names comes meanwhile.
+        // A player reads the beginning of the file. Meanwhile the index arrives.
         read(film.start).await;
         tokio::time::sleep(5 * ROUND_TRIP).await;
         for part in [8, 3, 5] {
@@ -553,7 +553,7 @@ fn prefetches_the_last_openings_first_reads_and_counts_wasted_bytes() {
         volume.evict(&[ChunkIndex(others.start / 16)]).await.unwrap();
         drop(volume);
 
-        // Also after a crash.
+        // The same after a crash.
         let volume = world.open_from_afar().await;
         until(&volume, |volume| are_local(volume, &[others])).await;
         assert_eq!(volume.status().fetched_bytes, 0, "nobody has asked for it");

@@ -1,11 +1,10 @@
 //! An open drive under several threads, on the real local disk and the real embedded store.
 //!
-//! Each writer owns every so-many-th block, so that chunks and frames are shared by all while it is known exactly what
-//! a block may show: to its owner the last write, to everyone else something between what had been answered before the
-//! read began and what had been begun when it ended. Meanwhile the drive is pushed, snapshots come and go, garbage is
-//! collected and blocks are evicted.
+//! Each writer owns every n-th block, so that all writers share chunks and frames, and it is known exactly what a block may show.
+//! Its owner sees its last write. Everyone else sees something between what was answered before the read began and what was begun
+//! when the read ended. Meanwhile the drive is pushed, snapshots come and go, garbage is collected, and blocks are evicted.
 //!
-//! `HOLDALL_OPERATIONS=n` has each writer do so much, `HOLDALL_SEED=n` something else.
+//! `HOLDALL_OPERATIONS=n` sets the operations of each writer, `HOLDALL_SEED=n` chooses them.
 
 use holdall_core::device::{BlockDevice, Durability, Zeroing};
 use holdall_core::disk::real::Directory;
@@ -42,19 +41,19 @@ const LIMITS: VolumeLimits = VolumeLimits {
     pull_paused: false,
 };
 
-/// What is known of a block: how many operations of its owner were begun, and how many were answered.
+/// What is known of a block: how many operations of its owner have begun, and how many were answered.
 #[derive(Default)]
 struct Known {
     begun: AtomicU64,
     answered: AtomicU64,
 }
 
-/// What the `count`-th operation on a block leaves: its number all over the block, or zeros.
+/// The content after the `count`-th operation on a block: a stamp that fills the block, or zeros.
 fn stamp(block: u64, count: u64) -> u64 {
     if count == 0 || count.is_multiple_of(7) { 0 } else { block << 40 | count }
 }
 
-/// The part of a block that every operation writes; the shortest leaves the rest as it was.
+/// The part of a block that every operation writes. The shortest write leaves the rest unchanged.
 const STAMPED: usize = 4000;
 
 struct World {
@@ -81,7 +80,7 @@ impl World {
             .collect()
     }
 
-    /// Reads any blocks: each shows what it may show.
+    /// Reads some blocks, and checks that each shows what it may show.
     async fn look(&self, block: u64, count: u64) {
         let of = |count: fn(&Known) -> &AtomicU64| -> Vec<u64> {
             self.known[block as usize..][..4.min((BLOCKS - block) as usize)]
@@ -102,7 +101,7 @@ impl World {
         }
     }
 
-    /// The next operation of the owner of a block.
+    /// The next operation of a block's owner.
     async fn operate(&self, block: u64, random: &mut StdRng) {
         let known = &self.known[block as usize];
         let count = known.begun.fetch_add(1, SeqCst) + 1;
@@ -114,7 +113,7 @@ impl World {
             self.device.zero(offset..offset + BLOCK_BYTES, how, durability).wait().await.unwrap();
         } else {
             let data = stamp.to_le_bytes().repeat(BLOCK_BYTES as usize / 8);
-            // A part of a block is read, patched and written back.
+            // A partial write: the block is read, patched and written back.
             let len = if random.random_ratio(1, 4) { STAMPED } else { data.len() };
             self.device.write(offset, &data[..len], durability).wait().await.unwrap();
         }
@@ -150,7 +149,7 @@ impl World {
         }
     }
 
-    /// What goes on behind the writers' backs, until they are done.
+    /// Work in the background, until the writers are done.
     async fn disturb(self: Arc<Self>, done: Arc<AtomicBool>, which: u64) {
         let mut random = StdRng::seed_from_u64(self.seed * 1000 + 500 + which);
         let pusher = self.volume.pusher().unwrap();
@@ -258,7 +257,7 @@ async fn threads_that_share_chunks_see_only_what_may_be_there() {
     world.volume.release().await.unwrap();
     world.volume.shut_down().await.unwrap();
     drop(world);
-    // Here from what is local, and elsewhere from the store alone.
+    // Here from local data, and elsewhere from the store alone.
     for name in ["a", "bb"] {
         let world = bench.open(name).await;
         world.check(&known).await;

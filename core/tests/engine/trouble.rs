@@ -1,4 +1,4 @@
-//! An open drive whose local disk or store fails: what was acknowledged stays readable, and nothing stale is served.
+//! An open drive whose local disk or store fails: acknowledged data stays readable, and nothing stale is served.
 
 use crate::bench::{Bench, FAMILY, GEOMETRY, close, device, get, put, run, try_get};
 use async_trait::async_trait;
@@ -30,12 +30,12 @@ const STORE_AWAY: StoreFaults = StoreFaults {
     garbled: 0,
     time: Duration::ZERO,
 };
-/// More than a file of the journal holds.
+/// More blocks than one journal file holds.
 const BLOCKS: u64 = 30;
-/// Longer than anything that is done every so often while a drive is open.
+/// Longer than every periodic task of an open drive.
 const A_WHILE: Duration = Duration::from_secs(15);
 
-/// A read that nobody waits for any longer is not tried again, so nothing else would find out for a while.
+/// A read whose caller has left is not tried again, so nothing else would notice for a while that the store is back.
 #[test]
 fn a_successful_upload_clears_the_pull_trouble() {
     let bench = Bench::new();
@@ -74,7 +74,7 @@ fn a_failed_cache_sync_restores_nothing_that_others_overwrote() {
     run(async {
         let volume = bench.open(0).await.unwrap();
         assert_eq!(get(&volume, 1).await, 2);
-        // The record that wrote 1 is still in the journal, and is not to be replayed.
+        // The record that wrote 1 is still in the journal, and must not be replayed.
         let cache = &bench.devices[0].cache;
         cache.set_faults(ALL_SYNCS_FAIL);
         put(&volume, 9, 9).await;
@@ -172,7 +172,7 @@ fn the_next_removal_finishes_one_that_was_cut_off() {
         close(bench.take(0).await.unwrap()).await;
         let objects = Objects::new(Arc::new(bench.store.clone()), bench.sealer.clone(), PageCache::none());
         let remove = async || drive::remove(&objects, bench.drive, &device(0)).await;
-        // The tombstone is there, and nothing else of it is done.
+        // The tombstone is written, and nothing else of the removal is done.
         let cut_off = bench.store.clone().with_habits(Habits { may_delete: false, ..Habits::GOOD });
         remove().await.unwrap_err();
         let _ = cut_off.with_habits(Habits::GOOD);
@@ -180,7 +180,7 @@ fn the_next_removal_finishes_one_that_was_cut_off() {
         assert!(remove().await.unwrap() > 0);
         assert_eq!(bench.store.names(), [holdall_core::format::head::name(bench.drive)]);
         assert_eq!(remove().await.unwrap(), 0);
-        // Who has changes of it is told how many.
+        // A device with changes learns how many there are.
         let refused = bench.open(1).await;
         assert!(matches!(refused, Err(OpenError::Removed { unsent: 1 })), "{:?}", refused.err());
         let refused = bench.open(0).await;
@@ -194,7 +194,7 @@ fn retries_a_failed_checkpoint_even_if_nothing_is_written() {
     run(async {
         let volume = bench.open(0).await.unwrap();
         let (pusher, rounds) = (volume.pusher().unwrap(), 2 * bench.limits.tail_segments as u64);
-        // There are pages, so that the next checkpoint reads them.
+        // Make map pages, so that the next checkpoint reads them.
         for block in 0..rounds {
             put(&volume, block, 1).await;
             pusher.sync().await.unwrap();
@@ -212,7 +212,7 @@ fn retries_a_failed_checkpoint_even_if_nothing_is_written() {
         assert!(trouble().is_some());
         bench.store.set_segments_away(false);
         let before = pusher.state().borrow().root;
-        // All is uploaded, and nobody does anything.
+        // Everything is uploaded, and nothing else happens.
         tokio::time::sleep(40 * A_WHILE).await;
         assert_eq!(trouble(), None);
         assert_ne!(pusher.state().borrow().root, before);
@@ -274,12 +274,12 @@ fn reports_an_emptied_store_and_resumes_once_it_is_back() {
     });
 }
 
-/// A store that keeps half of every second immutable object that is put, and breaks the connection off.
+/// A store that keeps half of every second new immutable object, and then breaks the connection.
 struct Tears {
     inner: SimStore,
-    /// Names that were put. Held for a look-up.
+    /// The names put so far. The lock is held only for a look-up.
     put: Mutex<BTreeSet<String>>,
-    /// Of those, the torn ones.
+    /// The torn ones among them.
     torn: Mutex<Vec<String>>,
 }
 
@@ -342,7 +342,7 @@ fn picks_another_name_where_a_torn_object_has_it() {
         for block in 0..rounds {
             assert_eq!(get(&volume, block).await, block as u8 + 1);
         }
-        // What is torn is garbage like any other.
+        // Torn objects are garbage like any other.
         for _ in 0..6 {
             volume.pusher().unwrap().collect().await.unwrap();
             put(&volume, 0, 9).await;

@@ -1,4 +1,4 @@
-//! What stands before a store in a test, and says only what it does differently.
+//! Layers in front of a store. A test's layer defines only what it does differently.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub trait Layer: Send + Sync + 'static {
     fn store(&self) -> &dyn Store;
 
-    /// What every request meets first.
+    /// Runs before every request.
     async fn reach(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -34,7 +34,7 @@ pub trait Layer: Send + Sync + 'static {
     }
 }
 
-/// The store as it is behind a layer.
+/// A store behind a layer.
 pub struct Layered<L>(pub L);
 
 impl<L> Deref for Layered<L> {
@@ -73,7 +73,7 @@ impl<L: Layer> Store for Layered<L> {
     }
 }
 
-/// A store that is a round trip away, however much is asked at once.
+/// A store one round trip away, however many requests run at once.
 pub fn far(store: Arc<dyn Store>, round_trip: Duration) -> Arc<dyn Store> {
     Arc::new(Layered(Far { store, round_trip }))
 }
@@ -95,7 +95,7 @@ impl Layer for Far {
     }
 }
 
-/// A link of 100 Mbit/s with a round trip of 50 ms, which all that is under way shares.
+/// A link of 100 Mbit/s with a round trip of 50 ms, shared by all requests in flight.
 pub struct Narrow {
     store: Arc<dyn Store>,
     bytes_per_ms: u64,
@@ -111,13 +111,13 @@ impl Narrow {
         Self::of(store, Self::BYTES_PER_MS)
     }
 
-    /// One that carries less, or more.
+    /// A link with another capacity.
     pub fn of(store: Arc<dyn Store>, bytes_per_ms: u64) -> Arc<Layered<Self>> {
         let (under_way, sent) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Layered(Self { store, bytes_per_ms, under_way, sent }))
     }
 
-    /// Bytes that it has carried.
+    /// The bytes that the link has carried.
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Relaxed)
     }
@@ -149,7 +149,7 @@ impl Layer for Narrow {
     }
 }
 
-/// What a store that cannot be reached answers.
+/// The error of a store that cannot be reached.
 pub fn away() -> StoreError {
     StoreError::Unreachable { reason: "it is away".into() }
 }

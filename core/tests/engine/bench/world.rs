@@ -1,4 +1,4 @@
-//! A drive that has an ext4 file system with files, as `mke2fs` makes it, and computers that open it from afar.
+//! A drive with an ext4 file system and files, made by `mke2fs`, and computers that open it from afar.
 
 use super::layer::{Layer, Layered, away, far};
 use super::{Bench, LIMITS, close, device, run};
@@ -42,7 +42,7 @@ impl Layer for Gone {
     }
 }
 
-/// A store that is connected to and says nothing, from when that is so on: a request is given up after a while.
+/// A store that accepts connections and stops answering once the flag is set: a request fails after a while.
 struct Silent(Arc<dyn Store>, Arc<AtomicBool>);
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Layer for Silent {
     }
 
     async fn reach(&self) -> Result<(), StoreError> {
-        /// As long as a store of ours is waited for.
+        /// How long Holdall's stores wait for an answer.
         const PATIENCE: Duration = Duration::from_secs(20);
         if !self.1.load(Relaxed) {
             return Ok(());
@@ -69,11 +69,11 @@ pub struct World {
     pub bench: Bench,
 }
 
-/// Where a file is: the block of it that each run begins with, and the run on the drive.
+/// Where a file is: each run on the drive, with the file's block that it begins with.
 pub struct Place(pub Vec<(u64, BlockRange)>);
 
 impl Place {
-    /// Where some bytes of it are.
+    /// Where these bytes of the file are.
     pub fn of(&self, bytes: Range<u64>) -> Vec<BlockRange> {
         let wanted = BlockRange::covering(&bytes);
         let parts = self.0.iter().map(|(at, run)| {
@@ -85,7 +85,7 @@ impl Place {
 }
 
 impl World {
-    /// With the files that `write_files` writes to a directory.
+    /// Makes a drive with the files that `write_files` puts into a directory.
     pub fn of(write_files: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let (image, source) = (dir.path().join("image"), dir.path().join("source"));
@@ -177,7 +177,7 @@ impl World {
         self.open(1, self.far()).await
     }
 
-    /// What there is, read from the file.
+    /// The file system as the image has it.
     pub fn walk(&self) -> Walk {
         let image = File::open(&self.image).unwrap();
         let mut walk = Walk::new(BLOCKS, Limits::default());
