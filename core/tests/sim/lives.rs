@@ -1,15 +1,14 @@
 //! The whole engine on a simulated disk and store, in virtual time: one seed, one run.
 //!
-//! Each run is a series of lives of a drive on two devices. A life opens the drive, works on it, and ends by closing,
-//! by a power cut, by a kill, or by the other device taking over. What must hold, checked against a plain list of
-//! writes after every opening:
-//! * the drive is in a state that a prefix of the writes has left, in their order;
-//! * that prefix holds every write whose flush was acknowledged on this device, and every write whose commit was
-//!   acknowledged on any;
-//! * the store alone, on an empty machine, is such a state too, at any time, and so is each snapshot;
-//! * a device that was fenced never commits to the drive again: what the drive lacks is in its fork, all of it, which a
-//!   machine that has nothing but the store sees too once it was uploaded; there is one fork at most for each journal;
-//! * what a device has is called a fork only where the other one has committed since.
+//! Each run is a series of lives of a drive on two devices. A life opens the drive, works on it, and ends by closing, by a power
+//! cut, by a kill, or because the other device takes the drive over. After every opening, a plain list of writes checks that:
+//! * the drive is in the state that a prefix of the writes left, in their order;
+//! * that prefix holds every write whose flush was acknowledged on this device, and every write whose commit was acknowledged on
+//!   any device;
+//! * the store alone, on an empty machine, is in such a state too, at any time, and so is each snapshot;
+//! * a device that was fenced never commits to the drive again. Its fork has everything that the drive lacks. Once the fork is
+//!   uploaded, a machine with nothing but the store sees all of it, too. There is at most one fork for each journal;
+//! * a device's changes are called a fork only if the other device has committed since.
 
 use crate::model::{self, Model};
 use crate::{assert_promises_hold, seeds, trace};
@@ -40,7 +39,7 @@ const GEOMETRY: Geometry =
     Geometry { size_blocks: BLOCKS, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
 const LIMITS: VolumeLimits = VolumeLimits {
     journal: Limits { file_bytes: 96 << 10, files: 8, reserve_files: 2 },
-    // Half of the drive, so that blocks go and come back.
+    // Half of the drive, so that blocks are evicted and fetched again.
     cache_bytes: 512 << 10,
     batch_bytes: 128 << 10,
     tail_segments: 12,
@@ -63,7 +62,7 @@ const STORE_FAULTS: StoreFaults = StoreFaults {
     time: Duration::from_millis(40),
 };
 
-/// Longer than whatever is to come to an end: a store that is away is asked once a minute, and may be away for many requests in a row.
+/// Longer than anything that must end: a store that is away is asked once a minute, and may be away for many requests in a row.
 const HOURS: Duration = Duration::from_secs(6 * 3600);
 
 struct World {
@@ -74,11 +73,11 @@ struct World {
     drive: Uuid,
     disks: [SimDisk; 2],
     model: Model,
-    /// Content of the drive under each label.
+    /// Contents of the drive under each label.
     snapshots: BTreeMap<String, Vec<u64>>,
-    /// How many HEADs had been put when each device last opened the drive: what it took then is what it goes on from.
+    /// How many HEADs had been put when each device last opened the drive. A device builds on the HEAD that it took then.
     known: [usize; 2],
-    /// The fork that each device has in the drive's place.
+    /// The fork that each device has in place of the drive.
     forks: [Option<Uuid>; 2],
     /// How many disks each device has had.
     disks_used: [usize; 2],
@@ -98,7 +97,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// A process's way to the store: its HEADs can be swapped, one way or the other.
+/// A process's connection to the store. HEADs can be swapped, by the store or by claims.
 fn with_swap(seed: u64, store: &SimStore) -> Arc<dyn Store> {
     match seed % 2 {
         0 => Arc::new(store.clone()),
@@ -116,8 +115,8 @@ impl World {
         let cipher = if seed % 4 < 2 { Cipher::None } else { Cipher::XChaCha20Poly1305 };
         let sealer = Arc::new(Sealer::new(cipher, &DataKey([7; 32].into())));
         let mut rng = StdRng::seed_from_u64(seed);
-        // Every other seed has a store without compare-and-swap. Half of those give a name to all who ask for it: it is
-        // safe as long as one device at a time believes that the drive is its own, and a late one is fenced.
+        // Every other seed has a store without compare-and-swap. Half of these grant a name to all who ask for it: that is safe
+        // as long as only one device at a time believes that the drive is its own, and a late one is fenced.
         let to_all = [1, 7].contains(&(seed % 8));
         let habits = Habits {
             swaps: seed.is_multiple_of(2),
@@ -130,7 +129,7 @@ impl World {
         let family = Uuid::from_u128(9);
         let drive = run(drive::create(&*with_swap(seed, &store), &sealer, family, "d", GEOMETRY, &device(0)))
             .unwrap();
-        // Some seeds have failing syncs, which may stop a device for good: then only what was acknowledged counts.
+        // Some seeds have failing syncs, which may stop a device for good. Then only acknowledged writes count.
         let faults = |rng: &mut StdRng| DiskFaults {
             sync_fails: if rng.random_ratio(1, 5) { 3 } else { 0 },
             sync_time: Duration::from_millis(rng.random_range(0..10)),
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// Opens the drive on a device, or the fork that is there in its place, however often the store fails.
+    /// Opens the drive on a device, or the fork in its place, however often the store fails.
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
             let env = self.environment(&self.disks[index], &self.store);
@@ -200,9 +199,9 @@ impl World {
                 }
                 Err(OpenError::Store(error)) if error.is_transient() => {}
                 Err(OpenError::Read(error)) if error.is_transient() => {}
-                // The other device's zombie was faster; we are faster the next time.
+                // The other device's delayed request was faster. The next try wins.
                 Err(OpenError::Held { .. }) => {}
-                // A failing disk: whatever it says, it has lost nothing that counted. Start over with it.
+                // A failing disk: whatever it reports, it has lost nothing that was acknowledged. Start over with it.
                 Err(OpenError::Local(_)) | Err(OpenError::Journal(_)) if self.disk_fails(index) => {
                     return None;
                 }
@@ -213,7 +212,7 @@ impl World {
         panic!("seed {}: the drive cannot be opened", self.seed)
     }
 
-    /// Opens the drive itself; a fork that is there in its place is uploaded first, and kept apart.
+    /// Opens the drive itself. A fork in its place is uploaded first, and set apart.
     async fn open_drive(&mut self, index: usize) -> Option<Arc<Volume>> {
         let volume = self.open(index).await?;
         if self.forks[index].is_none() {
@@ -225,7 +224,7 @@ impl World {
         Box::pin(self.open_drive(index)).await
     }
 
-    /// Compares what an opened drive or fork shows with what it should.
+    /// Compares the contents of an opened drive or fork with the model.
     async fn look_at(&mut self, index: usize, volume: &Arc<Volume>) -> Option<()> {
         let contents = self.contents(&VolumeDevice(volume.clone())).await?;
         match self.forks[index] {
@@ -235,7 +234,7 @@ impl World {
         Some(())
     }
 
-    /// Uploads all of a fork. From then on the device has the drive itself, on a disk that knows nothing.
+    /// Uploads all of a fork. From then on the device has the drive itself, on an empty disk.
     async fn part_with_fork(&mut self, index: usize, volume: &Arc<Volume>) -> Option<()> {
         let count = self.model.len(index);
         let synced = tokio::time::timeout(HOURS, pusher(volume).sync()).await;
@@ -254,7 +253,7 @@ impl World {
         Some(())
     }
 
-    /// A fork that is wholly uploaded is what its device shows, byte for byte, on a machine that has the store alone.
+    /// On a machine with nothing but the store, a fully uploaded fork equals what its device shows, byte for byte.
     async fn check_fork_alone(&self, index: usize) {
         let store = self.store.copy();
         let fork = self.forks[index].expect("the device has a fork");
@@ -272,7 +271,7 @@ impl World {
         );
     }
 
-    /// So many writes of a device were acknowledged as committed.
+    /// The first `count` writes of a device were acknowledged as committed.
     fn committed(&mut self, index: usize, count: usize) {
         match self.forks[index] {
             Some(fork) => self.model.committed_to_fork(fork, index, count),
@@ -288,8 +287,8 @@ impl World {
         heads.filter(|head| head.drive == self.drive).collect()
     }
 
-    /// Whether another device has committed since this one last opened the drive: it has put a HEAD with another root
-    /// than the one with which it took the drive.
+    /// Whether another device has committed since this one last opened the drive: it has put a HEAD with another root than the
+    /// one it took the drive with.
     fn other_has_committed(&self, index: usize) -> bool {
         let heads = self.heads();
         let foreign = heads.iter().enumerate().skip(self.known[index]);
@@ -304,7 +303,7 @@ impl World {
         self.disks[index].faults().sync_fails > 0
     }
 
-    /// What every block of the drive is.
+    /// The stamp of every block.
     async fn contents(&self, device: &VolumeDevice) -> Option<Vec<u64>> {
         let mut contents = Vec::new();
         for block in 0..BLOCKS {
@@ -313,7 +312,7 @@ impl World {
         Some(contents)
     }
 
-    /// The store alone, on an empty machine.
+    /// Checks the store alone, on an empty machine.
     fn check_store(&mut self) {
         let store = self.store.copy();
         let (roots, seed) = (self.snapshots.clone(), self.seed);
@@ -362,7 +361,7 @@ impl World {
         opened.unwrap_or_else(|error| panic!("seed {}: the store alone does not open: {error}", self.seed))
     }
 
-    /// Opens the drive while the store is away, if that is possible, works on it, and has the store come back.
+    /// Opens the drive while the store is away, if possible, and works on it. Then the store comes back.
     async fn life_away(&mut self, index: usize) -> End {
         self.store.set_commits_away(true);
         let env = self.environment(&self.disks[index], &self.store);
@@ -387,7 +386,7 @@ impl World {
             None => self.model.opened_away(self.seed, index, &contents),
         }
         for _ in 0..self.rng.random_range(0..30) {
-            // Writes, zeros, flushes and reads; more would need the store.
+            // Writes, zeros, flushes and reads. Anything else needs the store.
             let count = self.rng.random_range(1..6);
             let start = self.rng.random_range(0..BLOCKS - count);
             let goes_on = match self.rng.random_range(0..4) {
@@ -462,7 +461,7 @@ impl World {
             self.moment().await;
         }
         if self.forks[index].is_some() {
-            // A person may go on with it for a while before they let it go its way.
+            // A person may use the fork for a while before it is set apart.
             if self.rng.random_ratio(1, 2) {
                 let _ = self.part_with_fork(index, &volume).await;
             }
@@ -470,7 +469,7 @@ impl World {
             return self.take_over(index, volume).await;
         }
         if self.rng.random_ratio(1, 2) {
-            // Release pushes everything that is left, so that all of it counts as committed.
+            // Release pushes everything that is left, so all of it counts as committed.
             volume.stop_serving();
             let count = self.model.len(index);
             let closed = tokio::time::timeout(HOURS, volume.release()).await;
@@ -483,14 +482,14 @@ impl World {
         End::Crashed
     }
 
-    /// Time passes, so that what goes on in the background falls between steps.
+    /// Lets time pass, so that background work runs between the steps.
     async fn moment(&mut self) {
         if self.rng.random_ratio(1, 3) {
             tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..60))).await;
         }
     }
 
-    /// One thing that happens. False where the device has stopped for good.
+    /// One random event. Returns false once the device has stopped for good.
     async fn step(&mut self, index: usize, volume: &Arc<Volume>, device: &VolumeDevice) -> bool {
         match self.rng.random_range(0..100) {
             0..45 => {
@@ -531,7 +530,7 @@ impl World {
                 true
             }
             86..88 => {
-                // Nobody waits for it: what is written meanwhile is not part of it.
+                // Nobody waits for this sync: it does not cover writes made meanwhile.
                 let volume = volume.clone();
                 tokio::spawn(async move { pusher(&volume).sync().await });
                 true
@@ -559,7 +558,7 @@ impl World {
                     tokio::time::timeout(Duration::from_secs(600), pusher(volume).snapshot(&label)).await
                 {
                     self.committed(index, count);
-                    // Those of a fork are not the drive's.
+                    // Snapshots of a fork are not the drive's.
                     if self.forks[index].is_none() {
                         self.snapshots.insert(label, contents);
                     }
@@ -568,7 +567,7 @@ impl World {
             }
             97 if self.rng.random_ratio(1, 3) => self.rewrite_while_paused(index, volume, device).await,
             _ => {
-                // Now and then somebody stops it, at any of its steps.
+                // Sometimes the collection is stopped, at any of its steps.
                 let stopped_after = Duration::from_millis(match self.rng.random_ratio(1, 3) {
                     true => self.rng.random_range(0..20_000),
                     false => 3_600_000,
@@ -588,7 +587,7 @@ impl World {
         }
     }
 
-    /// The same few blocks, again and again, while nothing is pushed: the journal is compacted.
+    /// Rewrites the same few blocks while nothing is pushed, so that the journal is compacted.
     async fn rewrite_while_paused(
         &mut self,
         index: usize,
@@ -617,11 +616,11 @@ impl World {
         written.is_some_and(|result| result.is_ok())
     }
 
-    /// A write of part of a block, which a client that knows no block size may send.
+    /// Writes part of a block, as a client may that knows no block size.
     async fn write_bytes(&mut self, index: usize, device: &VolumeDevice) -> bool {
         let block = self.rng.random_range(0..BLOCKS);
-        // The first eight bytes of every 512 hold the stamp; the write covers those of the whole block but begins
-        // and ends inside it, so that the rest is read and written back.
+        // The write begins and ends inside the block, so the rest is read and written back. It still covers every stamp, in the
+        // first eight bytes of each 512.
         let stamp = self.model.write(index, BlockRange::new(block, 1));
         let data = model::data(stamp, 1);
         let write = device.write(block * BLOCK_BYTES, &data[..4000], Durability::Ordered);
@@ -642,7 +641,7 @@ impl World {
         let Some(volume) = self.open_drive(other).await else { return End::TakenOver };
         let device = VolumeDevice(volume.clone());
         let Some(()) = self.look_at(other, &volume).await else { return End::TakenOver };
-        // The one that lost may sleep for long, or write on at once.
+        // The device that lost the drive may sleep for long, or write again at once.
         if self.rng.random_ratio(1, 2) {
             self.steps(other, &volume, &device).await;
         }
@@ -652,7 +651,7 @@ impl World {
         if matches!(late, Ok(Ok(()))) {
             let (is_cut, faults) = (self.rng.random_ratio(1, 4), self.disks[index].faults());
             if is_cut {
-                // So slow that the store has a fork first, if anything lets it.
+                // So slow that the fork reaches the store first, if anything allows it.
                 self.disks[index].set_faults(DiskFaults { sync_time: Duration::from_secs(30), ..faults });
             }
             let synced = tokio::select! { biased;
@@ -681,11 +680,12 @@ impl World {
         End::TakenOver
     }
 
-    /// Comes back as soon as the store has a HEAD more of a fork: if the power goes then, its device must know that it has one.
+    /// Returns as soon as the store has one more HEAD of a fork. If the power fails then, the device must know that it has a
+    /// fork.
     async fn fork_is_there(&self) {
         let forks = || self.store.heads().len() - self.heads().len();
         let before = forks();
-        // Of a store that is away nobody waits for it so closely.
+        // If the store is away, no one watches it this closely.
         for _ in 0..10_000 {
             tokio::time::sleep(Duration::from_millis(10)).await;
             if forks() > before {
@@ -712,7 +712,7 @@ fn pusher(volume: &Volume) -> &holdall_core::push::Pusher {
     volume.pusher().expect("the drive is open for writing")
 }
 
-/// What a block is; none where the device has stopped for good.
+/// The stamp of a block, or none if the device has stopped for good.
 async fn read_block(device: &VolumeDevice, block: u64) -> Option<u64> {
     let mut data = vec![0; BLOCK_BYTES as usize];
     let range = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;

@@ -1,7 +1,7 @@
 //! The whole engine on a simulated disk and store, in virtual time: one seed, one run, on one thread.
 //!
-//! `HOLDALL_SEED=n` runs one seed. `HOLDALL_SEEDS=n` runs so many, beginning at `HOLDALL_FIRST_SEED=n`: `tests/run` derives
-//! that from the commit, so that runs of different commits cover more seeds than any one of them could.
+//! `HOLDALL_SEED=n` runs one seed. `HOLDALL_SEEDS=n` runs this many, from `HOLDALL_FIRST_SEED=n` on. `tests/run` derives the
+//! first seed from the commit, so that runs of different commits cover more seeds than any one of them could.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// The seeds to run: those that the environment names, else `count`.
+/// The seeds to run: those named by the environment, otherwise `count` seeds.
 fn seeds(count: u64) -> Range<u64> {
     if let Some(seed) = number("HOLDALL_SEED") {
         return seed..seed + 1;
@@ -29,7 +29,7 @@ fn seeds(count: u64) -> Range<u64> {
     first..first + number("HOLDALL_SEEDS").unwrap_or(count)
 }
 
-/// Runs `simulation` with each of the seeds, and fails with the first that fails.
+/// Runs `simulation` with each seed, and fails with a seed that fails.
 fn assert_promises_hold(simulation: fn(u64), seeds: Range<u64>) {
     println!("seeds {} to {}", seeds.start, seeds.end - 1);
     if let Some(seed) = first_failure(simulation, None, seeds) {
@@ -37,7 +37,8 @@ fn assert_promises_hold(simulation: fn(u64), seeds: Range<u64>) {
     }
 }
 
-/// A seed of `seeds` that fails, the first or a neighbour of it, found on all processors; with `bug` planted, if there is one.
+/// Searches `seeds` for one that fails, on all processors and with `bug` planted, if there is one. Returns the first such seed or
+/// one close to it.
 fn first_failure(simulation: fn(u64), bug: Option<Bug>, seeds: Range<u64>) -> Option<u64> {
     let (next, failed) = (AtomicU64::new(seeds.start), AtomicU64::new(u64::MAX));
     let workers = std::thread::available_parallelism().map_or(1, |count| count.get());
@@ -62,7 +63,7 @@ fn first_failure(simulation: fn(u64), bug: Option<Bug>, seeds: Range<u64>) -> Op
     Some(failed.into_inner()).filter(|seed| *seed != u64::MAX)
 }
 
-/// Tells what happens, when one seed is looked at.
+/// Prints what happens, for the study of one seed.
 fn trace(text: impl Fn() -> String) {
     if std::env::var_os("HOLDALL_TRACE").is_some() {
         eprintln!("{}", text());

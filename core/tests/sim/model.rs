@@ -1,4 +1,4 @@
-//! What a drive should be: plain lists of writes, one for each branch of its history, and what is known of each.
+//! What a drive should contain: plain lists of writes, one for each branch of its history, and what is known of each.
 
 use holdall_core::units::BlockRange;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Write {
     range: BlockRange,
-    /// What the blocks show: zero for zeros.
+    /// What the blocks show: zero means zeros.
     stamp: u64,
     id: u64,
 }
@@ -16,32 +16,32 @@ struct Write {
 pub struct Model {
     blocks: u64,
     next: u64,
-    /// What each device has done on top of what it found.
+    /// What each device has done on top of the version it found.
     devices: [Branch; 2],
-    /// Branches of the past, of which others may have gone on from a prefix.
+    /// Earlier branches. Other devices may have built on a prefix of them.
     past: Vec<Vec<Write>>,
-    /// Acknowledged as committed: in every later version, whoever shows it.
+    /// Acknowledged as committed: in every later version, on any device.
     committed: Vec<Write>,
     /// Acknowledged as committed to each fork.
     forks: BTreeMap<Uuid, Vec<Write>>,
-    /// Acknowledged as uploaded, to the drive or a fork of it, where several may believe that the drive is theirs.
+    /// Acknowledged as uploaded to the drive or a fork of it, where several devices may believe that the drive is theirs.
     uploaded: Vec<Vec<Write>>,
 }
 
-/// What a device has done on top of what it found.
+/// What a device has done on top of the version it found.
 #[derive(Clone, Default)]
 pub struct Branch {
     writes: Vec<Write>,
-    /// So many are durable on the device: it shows them, unless it says that they have become a fork.
+    /// This many are durable on the device. It shows them, unless it reports that they have become a fork.
     durable: usize,
 }
 
-/// Data that carries a stamp: blocks are told apart by where they are read.
+/// Data that carries a stamp. It does not contain its block's number: reads know which block they read.
 pub fn data(stamp: u64, blocks: u64) -> Vec<u8> {
     stamp.to_le_bytes().repeat(blocks as usize * 512)
 }
 
-/// The stamp of a block, which is the same all over it.
+/// The stamp of a block, which fills the whole block.
 pub fn stamp(data: &[u8]) -> u64 {
     let stamp = &data[..8];
     // The last bytes may be older: the shortest write ends at byte 4000.
@@ -54,7 +54,7 @@ pub fn stamp(data: &[u8]) -> u64 {
 pub struct Uploads(Vec<Vec<Write>>);
 
 impl Uploads {
-    /// What must be in a store that has all of two others.
+    /// What must be in a store that contains all of two others.
     pub fn merge(self, other: Self) -> Self {
         Self(self.0.into_iter().chain(other.0).collect())
     }
@@ -104,7 +104,7 @@ impl Model {
         self.committed = longer.to_vec();
     }
 
-    /// So much of what a device has done is somewhere in the store for good.
+    /// The first `count` writes of a device are in the store for good, in the drive or in a fork.
     pub fn uploaded(&mut self, device: usize, count: usize) {
         let writes = self.devices[device].writes[..count].to_vec();
         self.uploaded.retain(|known| !writes.starts_with(known));
@@ -119,13 +119,13 @@ impl Model {
         self.uploaded = uploads.0;
     }
 
-    /// Each version that the store shows is a state that somebody has left.
+    /// Each version in the store is a state that some device has left.
     pub fn check_states(&self, seed: u64, versions: &[Vec<u64>]) {
         let states: Vec<_> = versions.iter().map(|contents| self.find(contents, |_| true)).collect();
         assert!(states.iter().all(Option::is_some), "seed {seed}: a version shows what nobody has left");
     }
 
-    /// All that was uploaded is in one of the versions that the store shows.
+    /// Everything uploaded is in one of the versions in the store.
     pub fn check_uploads(&self, seed: u64, versions: &[Vec<u64>]) {
         for uploaded in &self.uploaded {
             let mut holds =
@@ -138,7 +138,7 @@ impl Model {
         }
     }
 
-    /// So much of what a device has done is in its fork.
+    /// The first `count` writes of a device are in its fork.
     pub fn committed_to_fork(&mut self, fork: Uuid, device: usize, count: usize) {
         let writes = self.devices[device].writes[..count].to_vec();
         let known = self.forks.entry(fork).or_default();
@@ -147,7 +147,7 @@ impl Model {
         }
     }
 
-    /// A device opened the fork that its changes have become: all that was durable on it, and nothing of anybody else.
+    /// A device opened the fork of its changes. It shows all that was durable on the device, and nothing of other devices.
     pub fn opened_fork(&mut self, seed: u64, device: usize, fork: Uuid, contents: &[u64]) {
         let Branch { writes, durable } = &self.devices[device];
         let (durable, committed) =
@@ -165,12 +165,12 @@ impl Model {
         self.devices[device] = Branch { writes, durable };
     }
 
-    /// A device opened the drive while the store was away: it shows all that was durable on it, on top of what it found
-    /// when it had the drive last.
+    /// A device opened the drive while the store was away. It shows all that was durable on it, on top of what it found when it
+    /// last had the drive.
     pub fn opened_away(&mut self, seed: u64, device: usize, contents: &[u64]) {
         let Branch { writes, durable } = &self.devices[device];
         let durable = &writes[..*durable];
-        // It may have taken the drive last without living to tell.
+        // It may have taken the drive last and died before it could record that.
         let branches = [writes].into_iter().chain(&self.past).chain(self.devices.iter().map(|b| &b.writes));
         let shown =
             |branch: &Vec<Write>| prefix(branch, contents, |writes: &[Write]| writes.starts_with(durable));
@@ -193,18 +193,18 @@ impl Model {
         assert!(found.next().is_some(), "seed {seed}: fork {fork} shows no state with what it was given");
     }
 
-    /// The device has a fork of its own, and nothing of the drive itself.
+    /// The device has only its fork, and nothing of the drive itself.
     pub fn forget(&mut self, device: usize) {
         let branch = std::mem::take(&mut self.devices[device]);
         self.past.push(branch.writes);
     }
 
-    /// What a device has done, for when its files become again what they are now.
+    /// A device's branch, to be restored together with a copy of its files.
     pub fn branch(&self, device: usize) -> Branch {
         self.devices[device].clone()
     }
 
-    /// A device's files are again what they were when it had done so much.
+    /// A device's files are back in the state of this branch.
     pub fn go_back(&mut self, device: usize, branch: Branch) {
         self.forget(device);
         self.devices[device] = branch;
@@ -219,7 +219,7 @@ impl Model {
         (0..self.blocks).map(|block| self.now(device, block)).collect()
     }
 
-    /// A device opened the drive and shows `contents`: what it goes on from.
+    /// A device opened the drive and shows `contents`, which it builds on from now on.
     pub fn opened(&mut self, seed: u64, device: usize, contents: &[u64]) {
         let own = &self.devices[device];
         let durable = &own.writes[..own.durable];

@@ -1,4 +1,4 @@
-//! Two devices and a drive that both may open, also at the same time, with what each must show.
+//! Two devices and a drive that both may open, even at the same time, and what each must show.
 
 use crate::model::{self, Branch, Model, Uploads};
 use crate::trace;
@@ -62,7 +62,7 @@ pub enum Swapping {
     Claims,
 }
 
-/// What both devices share: each holds it only for a moment, never while it waits.
+/// What both devices share. Each lock is held only for a moment, never across a wait.
 pub struct World {
     pub seed: u64,
     rng: Mutex<StdRng>,
@@ -74,9 +74,9 @@ pub struct World {
     disks: Mutex<[SimDisk; 2]>,
     /// Whether devices collect garbage.
     pub collects: AtomicBool,
-    /// How often the store has become another one.
+    /// How often the store has been replaced by another state.
     turns: AtomicU64,
-    /// How often it had when each device last opened the drive. What a device has uploaded it believes to be there until it
+    /// The value of `turns` when each device last opened the drive. A device believes that its uploads are in the store until it
     /// opens the drive again.
     opened_at: [AtomicU64; 2],
 }
@@ -100,7 +100,7 @@ fn fork_of(volume: &Volume) -> Option<Uuid> {
 }
 
 impl Swapping {
-    /// A process's way to the store.
+    /// A process's connection to the store.
     fn on(self, store: &SimStore) -> Arc<dyn Store> {
         match self {
             Swapping::Store => Arc::new(store.clone()),
@@ -109,21 +109,21 @@ impl Swapping {
     }
 }
 
-/// A store as it was once.
+/// A store in an earlier state.
 pub struct Saved {
     store: SimStore,
     uploads: Uploads,
 }
 
-/// A device's files as they were once, and what it had done by then.
+/// A device's files in an earlier state, and what it had done by then.
 pub struct Files {
     disk: SimDisk,
     branch: Branch,
 }
 
 impl Saved {
-    /// Two copies of one store that have each gone their way become one again: it has all objects of both, and of an object
-    /// that both have changed that of `self`.
+    /// Merges two copies of one store that have diverged. The result has all objects of both; if both changed an object, the one
+    /// of `self` stays.
     pub fn merge(self, other: Saved) -> Self {
         self.store.add(&other.store);
         Saved { store: self.store, uploads: self.uploads.merge(other.uploads) }
@@ -131,7 +131,7 @@ impl Saved {
 }
 
 impl World {
-    /// A drive that nobody has opened yet, in `store`.
+    /// A drive in `store` that nobody has opened yet.
     pub fn new(seed: u64, mut rng: StdRng, store: SimStore, swapping: Swapping) -> Self {
         let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
         let family = Uuid::from_u128(9);
@@ -146,7 +146,7 @@ impl World {
         Self { seed, rng, model, store, swapping, sealer, drive, disks, collects, turns, opened_at }
     }
 
-    /// Leaves so many claims of the drive in the store that came to nothing, or are those of openings long ago.
+    /// Leaves this many claims of the drive in the store, which failed or belong to openings long ago.
     pub fn leave_claims(&self, count: u64) {
         for turn in 1..=count {
             self.store.leave(&format!("claim/{}/{turn:016x}", self.drive.simple()), "somebody's".into());
@@ -157,7 +157,7 @@ impl World {
         self.disks.lock()[index].clone()
     }
 
-    /// From now on the store is as it was in `before`, or in another copy of it, and so is what must be in it.
+    /// Puts the store, and what must be in it, back to `before` or to another copy.
     pub fn restore(&self, before: &Saved) {
         self.turns.fetch_add(1, Relaxed);
         self.store.restore(&before.store);
@@ -174,14 +174,14 @@ impl World {
         Files { disk: self.disk(index).copy(self.below(u64::MAX)), branch: self.model.lock().branch(index) }
     }
 
-    /// A device has again the files that it had once, as after its system was restored from a backup.
+    /// Gives a device earlier files back, as after its system was restored from a backup.
     pub fn go_back(&self, index: usize, files: &Files) {
         self.turns.fetch_add(1, Relaxed);
         self.disks.lock()[index] = files.disk.copy(self.below(u64::MAX));
         self.model.lock().go_back(index, files.branch.clone());
     }
 
-    /// What a device has goes out of the way: from now on it is as one that never had the drive.
+    /// Sets a device's files aside: from now on it has never had the drive.
     pub fn set_aside(&self, index: usize) {
         let faults = DiskFaults { sync_fails: 0, sync_time: Duration::from_millis(5) };
         let salt = self.below(u64::MAX);
@@ -189,7 +189,7 @@ impl World {
         self.model.lock().forget(index);
     }
 
-    /// What a device has in a fork is uploaded, and from then on the device has the drive itself.
+    /// Uploads a device's fork. From then on the device has the drive itself.
     pub fn part_with_fork(&self, index: usize) {
         let is_apart = run(async {
             let volume = self.open(index).await;
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Opens the drive on a device, or the fork that is there in its place, whoever has it.
+    /// Opens the drive on a device, or the fork in its place, whoever holds it.
     pub async fn open(&self, index: usize) -> Arc<Volume> {
         for _ in 0..500 {
             let env = self.environment(&self.disk(index), &self.store);
@@ -266,7 +266,7 @@ impl World {
                 }
                 Err(OpenError::Store(error)) if error.is_transient() => {}
                 Err(OpenError::Read(error)) if error.is_transient() => {}
-                // The other one was faster.
+                // The other device was faster.
                 Err(OpenError::Held { .. }) => {}
                 Err(_) if self.is_another_store(index) => {}
                 Err(error) => panic!("seed {}: device {index}: {error}", self.seed),
@@ -276,7 +276,7 @@ impl World {
         panic!("seed {}: device {index} cannot open the drive", self.seed)
     }
 
-    /// Whether the store has become another one since a device opened the drive: what it was about to read may be gone.
+    /// Whether the store was replaced since a device opened the drive: data that it was about to read may be gone.
     fn is_another_store(&self, index: usize) -> bool {
         self.opened_at[index].load(Relaxed) != self.turns.load(Relaxed)
     }
@@ -285,7 +285,7 @@ impl World {
         result.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed))
     }
 
-    /// What the blocks show.
+    /// The stamps of the blocks.
     async fn contents(&self, volume: &Arc<Volume>) -> Result<Vec<u64>, String> {
         let (device, mut contents) = (VolumeDevice(volume.clone()), Vec::new());
         let mut data = vec![0; BLOCK_BYTES as usize];
@@ -305,7 +305,7 @@ impl World {
         Ok(contents)
     }
 
-    /// A while of a device's work, beside the other one's.
+    /// Some work of a device, beside the other one's.
     pub async fn life(&self, index: usize) {
         tokio::time::sleep(Duration::from_millis(self.below(3000))).await;
         let volume = self.open(index).await;
@@ -342,7 +342,7 @@ impl World {
         }
     }
 
-    /// Has all that the device has in the store, in the drive or in a fork that begins now.
+    /// Uploads everything that the device has, to the drive or to a fork that begins now.
     pub async fn upload(&self, index: usize, volume: &Volume) {
         let count = self.model.lock().len(index);
         for _ in 0..4 {
@@ -351,9 +351,9 @@ impl World {
                     self.uploaded(index, count);
                     return;
                 }
-                // What it goes on from is gone, and it says so.
+                // The version it builds on is gone, and the device reports that.
                 Err(PushError::Fenced(_)) if self.turns.load(Relaxed) > 0 => return,
-                // Its fork may be another's by now.
+                // Another device may have its fork by now.
                 Err(PushError::Forked(_)) => {}
                 Err(error) => panic!("seed {}: device {index} does not upload: {error:?}", self.seed),
             }
@@ -361,15 +361,15 @@ impl World {
         panic!("seed {}: device {index} is fenced again and again", self.seed)
     }
 
-    /// So much was acknowledged as uploaded, which counts where the store is still the one that it was uploaded to.
+    /// The first `count` writes were acknowledged as uploaded. This counts only if the store was not replaced since.
     fn uploaded(&self, index: usize, count: usize) {
         if !self.is_another_store(index) {
             self.model.lock().uploaded(index, count);
         }
     }
 
-    /// Every version that a machine with nothing but the store sees is one that somebody has left; and whatever was
-    /// uploaded is in one of them.
+    /// Every version that a machine with nothing but the store sees is one that some device has left, and everything uploaded is
+    /// in one of them.
     pub fn check_store(&self) {
         let versions = self.versions();
         let model = self.model.lock();
@@ -377,7 +377,7 @@ impl World {
         model.check_uploads(self.seed, &versions);
     }
 
-    /// The same, where not everybody has seen yet what the store is now.
+    /// Checks only the versions, as long as not every device has seen the store's new state.
     pub fn check_states(&self) {
         let versions = self.versions();
         self.model.lock().check_states(self.seed, &versions);

@@ -1,14 +1,14 @@
-//! Classic bugs are planted, one after another: the simulations find every one.
+//! Classic bugs are planted one after another, and the simulations find every one.
 
 use crate::{first_failure, lives, number, restored, rivals};
 use holdall_core::planted::{ALL, Bug};
 use std::sync::Once;
 
-/// How many seeds are tried where the one below finds the bug no longer.
+/// How many seeds are tried if the one below no longer finds the bug.
 const SEEDS: u64 = 20_000;
 
-/// A bug, the simulation that finds it, and the seed that found it last. That one is tried first: a search takes minutes, and
-/// only a change of what the simulation draws, or of the engine, makes one necessary. The test then prints the new seed.
+/// A bug, the simulation that finds it, and the seed that found it last. That seed is tried first, since a search takes minutes.
+/// A search is needed only after a change of the engine or of what the simulation draws. The test then prints the new seed.
 struct Case {
     bug: Bug,
     simulation: fn(u64),
@@ -77,7 +77,7 @@ fn every_planted_bug_is_found() {
     assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
 }
 
-/// Failures on threads with a planted bug are wanted, hundreds of them; those of other threads are printed as ever.
+/// Failures on threads with a planted bug are wanted, and there are hundreds. Failures of other threads are printed as usual.
 fn silence_planted_failures() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

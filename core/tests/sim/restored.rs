@@ -1,10 +1,10 @@
-//! A store that becomes another one: it is restored from a backup, also while a drive in it is open; or two copies of it,
-//! each of which a device has used, are merged, as a sync tool does with a directory. A device's own files may be restored too,
-//! so that what wrote to the store is a copy of what it is now.
+//! A store that is replaced by another state. It is restored from a backup, even while a drive in it is open. Or two copies of
+//! it, each used by a device, are merged, as a sync tool does it with a directory. A device's own files may be restored too, so
+//! that the store was written by a copy of that device.
 //!
-//! * A device shows all that it has ever shown and all that was durable on it, in the drive or in its fork, and nothing of
-//!   another version on top. If the store cannot give it that any more, it says so and changes nothing.
-//! * The store shows, at any time, a drive and forks that open, each in a state that somebody has left.
+//! * A device shows all that it has ever shown and all that was durable on it, in the drive or in its fork, without anything of
+//!   another version on top. If the store can no longer give it that, the device reports it and changes nothing.
+//! * The store shows, at any time, a drive and forks that open, each in a state that some device has left.
 //! * What was uploaded before the backup, or to one of the copies, is in the drive or in a fork.
 
 use crate::pair::{Files, HOURS, STORE_FAULTS, Saved, Swapping, World, run};
@@ -26,7 +26,7 @@ fn world(seed: u64) -> World {
     World::new(seed, StdRng::seed_from_u64(seed), store, swapping)
 }
 
-/// A while of a device's work, whichever way it ends.
+/// Some work of a device, with any kind of end.
 fn live(world: &World, index: usize) {
     let cut = match world.below(2) {
         0 => Duration::from_millis(world.below(30_000)),
@@ -43,8 +43,8 @@ fn end(world: &World, index: usize) {
     if world.below(2) == 0 { disk.power_cut() } else { disk.kill() }
 }
 
-/// The store is restored while a device works on. It collects nothing meanwhile: what it is just about to delete may be in
-/// use again.
+/// The store is restored while a device works. The device collects nothing meanwhile, since objects that it is about to delete
+/// may be in use again.
 fn live_while_restored(world: &World, index: usize, saved: &Saved) {
     world.collects.store(false, Relaxed);
     run(async {
@@ -81,7 +81,7 @@ fn live_apart(world: &World) {
     world.restore(&first.merge(second));
 }
 
-/// A copy of a device's files, as they were once, goes on in a store that was restored. Then the device itself comes back.
+/// A copy of a device's earlier files continues in a store that was restored. Then the device itself comes back.
 fn live_as_a_copy(world: &World, index: usize, before: &Saved, files: &Files) {
     let now = world.copy_files(index);
     trace(|| format!("a copy of device {index} goes on in a store that was restored"));
@@ -92,7 +92,7 @@ fn live_as_a_copy(world: &World, index: usize, before: &Saved, files: &Files) {
     world.go_back(index, &now);
 }
 
-/// Both devices see what the store is now.
+/// Both devices open the store in its new state.
 fn all_look(world: &World) {
     world.store.set_faults(StoreFaults::default());
     for index in 0..2 {
@@ -124,7 +124,7 @@ pub fn simulate(seed: u64) {
             }
             1 => live_while_restored(&world, index, before),
             2 => {
-                // A collection by whoever comes first would delete what the other has in no version yet.
+                // A collection by the first device would delete objects that the other has in no version yet.
                 live_apart(&world);
                 world.check_states();
                 world.collects.store(false, Relaxed);

@@ -1,9 +1,10 @@
-//! Two devices that write to one drive at the same time, on a store that cannot keep them apart: a condition is not heeded,
-//! or checked a moment before what is put is there, and a name is given to all who ask for it. People are told to
-//! use such a drive on one device at a time. If two write all the same, both versions are kept:
-//! * the store shows, at any time, a drive and forks that open, each in a state that somebody has left;
-//! * a device shows what was durable on it, in the drive or in its fork, and nothing that is another's on top;
-//! * whatever a device was told is uploaded is in the drive or in a fork, also for a machine that has only the store.
+//! Two devices that write to one drive at the same time, on a store that cannot keep them apart: it ignores a condition or checks
+//! it too early, and it grants a name to all who ask for it. People are told to use such a drive on one device at a time. If two
+//! write anyway, both versions are kept:
+//! * the store shows, at any time, a drive and forks that open, each in a state that some device has left;
+//! * a device shows what was durable on it, in the drive or in its fork, with nothing of the other device on top;
+//! * everything that was reported to a device as uploaded is in the drive or in a fork, even on a machine with nothing but the
+//!   store.
 
 use crate::pair::{HOURS, Swapping, World, run};
 use crate::{assert_promises_hold, seeds};
@@ -22,7 +23,7 @@ fn world(seed: u64) -> World {
         may_delete: rng.random_ratio(3, 4),
         ..Habits::GOOD
     };
-    // Of every third: a server that stops listing after so many names, and has more of them from the beginning.
+    // Every third seed has a server that stops listing after a number of names, and has more names from the beginning.
     let most =
         (seed.is_multiple_of(3) && habits.may_delete).then_some(LISTED_LEAST + (seed / 3) as usize % 40);
     let store = SimStore::new(seed ^ 1, StoreFaults::default()).with_habits(habits);
@@ -54,7 +55,7 @@ pub fn simulate(seed: u64) {
         }
         world.check_store();
     }
-    // Whatever is still on its way arrives, and each has what it has uploaded.
+    // Delayed requests arrive, and each device has what it uploaded.
     world.store.set_faults(StoreFaults::default());
     for index in 0..2 {
         run(async {

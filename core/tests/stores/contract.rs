@@ -1,4 +1,4 @@
-//! What the engine relies on, whatever the store.
+//! What the engine relies on, on any store.
 
 use crate::place::Place;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ pub async fn holds(place: Place) {
     assert!(matches!(a.head(name).await, Err(StoreError::NotFound { .. })));
     assert_eq!(a.list("seg/").await.unwrap(), []);
     a.put(name, body.clone(), When::Absent).await.unwrap();
-    // The other connection sees it at once, whole and in part.
+    // The other connection sees it at once, as a whole and in part.
     assert_eq!(b.get(name, None).await.unwrap().bytes, body);
     assert_eq!(b.head(name).await.unwrap(), body.len() as u64);
     for range in [0..1, 1..2, 4095..70_001, body.len() as u64 - 1..body.len() as u64] {
@@ -22,7 +22,7 @@ pub async fn holds(place: Place) {
     }
     let beyond = b.get(name, Some(body.len() as u64 - 1..body.len() as u64 + 1)).await;
     assert!(matches!(beyond, Err(StoreError::Damaged { .. })), "{beyond:?}");
-    // Names with what addresses do not like. (No empty object: nginx takes none, and the engine has none.)
+    // Names with characters that addresses must escape. (No empty object: nginx refuses it, and the engine has none.)
     for (len, name) in (1..).zip(["seg/aa/short", "ref/a b%20c+d", "ref/ä&?#=;", "ref/~._-"]) {
         let body = Bytes::from(vec![7; len]);
         a.put(name, body.clone(), When::Always).await.unwrap();
@@ -37,7 +37,7 @@ pub async fn holds(place: Place) {
     assert_eq!(found, [(name.to_owned(), body.len() as u64), ("seg/aa/short".into(), 1)]);
     let found = names(b.list("ref/").await.unwrap());
     assert_eq!(found.iter().map(|(_, len)| *len).sum::<u64>(), 2 + 3 + 4, "{found:?}");
-    // The family's own object is what tells that the store is there at all.
+    // The family's own object shows that the store is there at all.
     for (name, _) in names(b.list("").await.unwrap()).into_iter().filter(|(name, _)| name != "family.json") {
         b.delete(&name).await.unwrap();
         b.delete(&name).await.unwrap();

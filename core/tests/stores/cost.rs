@@ -1,4 +1,4 @@
-//! What is counted as asked of a store is what its server is sent.
+//! The counted requests and bytes of a store are exactly those that its server gets.
 
 use crate::place::Place;
 use bytes::Bytes;
@@ -8,12 +8,12 @@ use holdall_core::store::{Store, When};
 use holdall_servers::faults::{self, Entry, Fault, FaultProxy};
 use std::sync::Arc;
 
-/// More than one page of a bucket's listing has.
+/// More than fit on one page of a bucket's listing.
 const MANY: u32 = 1001;
 const AT_ONCE: usize = 16;
 const NAME: &str = "seg/0a/one";
 
-/// What a server saw, by what it counts as: a figure of each request.
+/// One figure of the requests that a server saw, summed by kind.
 fn seen(log: &[Entry], figure: fn(&Entry) -> u64) -> ByKind {
     let mut seen = ByKind::default();
     for entry @ Entry { asked, .. } in log {
@@ -31,7 +31,7 @@ fn seen(log: &[Entry], figure: fn(&Entry) -> u64) -> ByKind {
     seen
 }
 
-/// A store that is counted, and the proxy on the way to it.
+/// A store that is counted, and the proxy in front of it.
 struct Counted {
     proxy: FaultProxy,
     store: Arc<dyn Store>,
@@ -39,7 +39,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Compares all that was asked since the plan was made.
+    /// Compares all requests since the plan was made.
     #[track_caller]
     fn is_right(&self, what: &str, (before, sent): (ByKind, ByKind)) {
         let (counted, log) = (self.meter.requests() - before, self.proxy.log());
@@ -57,7 +57,7 @@ impl Counted {
     }
 }
 
-/// Each verb, over and over.
+/// Each verb, again and again.
 pub async fn is_what_the_server_is_sent(place: Place) {
     let _drive = place.drive().await;
     let meter = Meter::default();
@@ -72,7 +72,7 @@ pub async fn is_what_the_server_is_sent(place: Place) {
     let store = place.connect_counted(Some(proxy.address()), &meter);
     let counted = Counted { proxy, store: store.clone(), meter: meter.clone() };
     let body = Bytes::from(vec![7; 300_000]);
-    // The second time collections are known, and the name may be taken.
+    // The second time, collections are known, and the name may be taken.
     for _ in 0..2 {
         counted.asks("put", async { drop(store.put(NAME, body.clone(), When::Always).await.unwrap()) }).await;
     }
@@ -107,10 +107,10 @@ pub async fn is_what_the_server_is_sent(place: Place) {
     assert_eq!(unsent.requests(), ByKind::default());
 }
 
-/// What goes wrong has been sent; what finds nobody has not.
+/// A request that fails was sent and counts. One that reaches no server does not.
 async fn after_trouble(counted: &Counted) {
     let Counted { proxy, store, meter } = counted;
-    // A connection that ends without a word is tried once more.
+    // A connection that closes without an answer is tried once more.
     for (times, fault) in [(2, Fault::LostAnswer), (1, Fault::come_back(503, 0)), (2, Fault::CutInBody)] {
         let before = (meter.requests(), meter.sent_bytes());
         proxy.plan(faults::first(times, fault.clone(), |_| true));

@@ -1,4 +1,4 @@
-//! The WebDAV store: on real servers, and on one that answers as badly as a test wants.
+//! The WebDAV store, on real servers and on one that answers as badly as a test wants.
 
 mod claims;
 mod faults;
@@ -20,10 +20,10 @@ use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::fake::{Asked, Fake, Reply};
 use std::time::Duration;
 
-/// Soon out of patience with silence. The other limits are out of reach, so that a slow machine meets none of them.
+/// Little patience with silence. The other limits are so high that a slow machine meets none of them.
 const NO_SILENCE: Limits = Limits { idle: Duration::from_millis(1500), ..NO_LIMITS };
 
-/// Soon out of patience with a drip.
+/// Little patience with a trickle of bytes.
 const NO_DRIP: Limits = Limits { total: Duration::from_secs(3), ..NO_LIMITS };
 
 const NO_LIMITS: Limits = Limits {
@@ -48,7 +48,7 @@ fn store(url: &str) -> DavStore {
     store_with(url, &Credentials::None, Limits::default())
 }
 
-/// A store that has a family, at `path` of a server that asks for nothing.
+/// A store with a family, at `path` of a server without sign-in.
 async fn begun(server: &DavServer, path: &str) -> DavStore {
     let store = store(&server.url(path));
     assert!(store.claim("claim/family", 1).await.unwrap());
@@ -56,7 +56,7 @@ async fn begun(server: &DavServer, path: &str) -> DavStore {
     store
 }
 
-/// Who the servers know, with another password.
+/// The user whom the servers know, with the given password.
 fn user(password: &str) -> Credentials {
     Credentials::Password { user: USER.into(), password: password.to_owned().into() }
 }
@@ -65,7 +65,7 @@ fn both() -> [DavServer; 2] {
     [DavServer::apache(SignIn::None), DavServer::nginx(SignIn::None)]
 }
 
-/// A fake that has a family, and answers the rest by `answer`.
+/// A fake server with a family. `answer` answers everything else.
 fn fake(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> (Fake, DavStore) {
     let fake = Fake::start(move |asked| match (&*asked.method, &*asked.path) {
         ("HEAD", "/s/family.json") => Reply::status(200).body(b"{}"),
@@ -83,7 +83,7 @@ fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// What is not there that should hold the store's objects.
+/// The place that an error names as missing.
 fn no_place<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
         Err(error @ StoreError::NoPlace { .. }) => error.to_string(),

@@ -1,4 +1,4 @@
-//! What is done with drives, on machines that share nothing but the store.
+//! Operations on drives, on machines that share nothing but the store.
 
 use crate::place::{Drive, Place, close, push, read, write};
 use holdall_core::drive;
@@ -38,7 +38,7 @@ pub async fn open_at_once(place: Place) {
     assert!(matches!(lost, OpenError::Held { .. }), "{lost}");
     write(&won, 0, 1).await;
     close(won).await;
-    // One takes it from the other, which finds out when it commits.
+    // One machine takes the drive from another, which notices when it commits.
     let old = drive.open(2).await.unwrap();
     write(&old, 1, 2).await;
     push(&old).await;
@@ -51,7 +51,7 @@ pub async fn open_at_once(place: Place) {
     assert_eq!(drive.committed(4, 2).await, [1, 2]);
 }
 
-/// Nothing may keep two apart here. Still only one of them goes on, and the other is told.
+/// Nothing may keep the two apart here. Still only one of them commits, and the other becomes a fork.
 async fn keep_one_of(drive: &Drive<'_>, opened: [Result<Arc<Volume>, OpenError>; 2]) {
     let mut kept = Vec::new();
     for (byte, volume) in (1..).zip(opened.into_iter().flatten()) {

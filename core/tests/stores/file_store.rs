@@ -1,4 +1,4 @@
-//! The file store's promises, as the engine relies on them.
+//! The file store's promises to the engine.
 
 use bytes::Bytes;
 use holdall_core::store::claims::Claims;
@@ -93,7 +93,7 @@ async fn a_directory_that_vanished_is_unreachable_and_is_not_made_again() {
     assert!(unreachable(store.list("seg/").await.err()));
     assert!(unreachable(store.delete("seg/aa/x").await.err()));
     assert!(!here.exists());
-    // The bare mount point of a disk that was unmounted is not the store either.
+    // The bare mount point of an unmounted disk is not the store either.
     std::fs::create_dir(&here).unwrap();
     assert!(unreachable(store.get("seg/aa/x", None).await.err()));
     assert!(unreachable(store.put("seg/aa/y", Bytes::new(), When::Always).await.err()));
@@ -102,8 +102,8 @@ async fn a_directory_that_vanished_is_unreachable_and_is_not_made_again() {
     assert!(store.get("seg/aa/x", None).await.is_ok());
 }
 
-/// A name that hangs whoever opens it, as everything does on a network file system whose server is gone. When this goes, who
-/// hangs there is let go.
+/// A name that blocks every open, as on a network file system whose server is gone. Dropping it lets the blocked threads
+/// continue.
 struct Hung(PathBuf);
 
 impl Hung {
@@ -120,7 +120,7 @@ impl Drop for Hung {
     }
 }
 
-/// What the threads of the runtime are called whose threads are counted: other tests run beside it.
+/// The name of the threads that are counted, since other tests run at the same time.
 const COUNTED: &str = "counted";
 
 fn threads() -> usize {
@@ -134,7 +134,7 @@ fn a_hanging_directory_takes_few_threads_and_recovers() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).thread_name(COUNTED).enable_all().build().unwrap();
     runtime.block_on(hang());
-    // A thread that hangs in the directory is not waited for.
+    // Do not wait for a thread that hangs in the directory.
     runtime.shutdown_background();
 }
 
@@ -147,7 +147,7 @@ async fn hang() {
     let hung = Hung::new(root.join("seg/aa/x"));
     let before = threads();
     for round in 0..3 {
-        // Whoever asks, with a store of its own too.
+        // Every client, even one with a store object of its own.
         let stores = [store.clone(), Arc::new(FileStore::with_limits(root.clone(), limits))];
         let gets = (0..200).map(|number| {
             let store = stores[number % 2].clone();
@@ -165,9 +165,9 @@ async fn hang() {
         let taken = threads().saturating_sub(before);
         assert!((1..=80).contains(&taken), "{taken} threads in round {round}");
     }
-    // Nobody goes in, and nobody waits for ever.
+    // No more threads enter the directory, and no request waits forever.
     assert!(matches!(store.get("head/1", None).await, Err(StoreError::Unreachable { .. })));
-    // What hangs elsewhere is another's affair.
+    // A directory elsewhere is not affected.
     let (_other_dir, other) = self::store().await;
     other.get("family.json", None).await.unwrap();
 
@@ -175,7 +175,7 @@ async fn hang() {
     let back = async { while store.get("head/1", None).await.is_err() {} };
     tokio::time::timeout(Duration::from_secs(20), back).await.expect("it answers again");
     assert_eq!(&store.get("head/1", None).await.unwrap().bytes[..], b"1");
-    // With usual patience: a sync of the disk may take longer than this store waits.
+    // With the usual time-outs, since a sync of the disk may take longer than this store waits.
     begun.put("seg/aa/y", Bytes::from_static(b"2"), When::Absent).await.unwrap();
 }
 

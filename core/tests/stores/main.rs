@@ -1,7 +1,6 @@
 //! The engine on real stores: a directory, S3 with and without compare-and-swap, WebDAV by Apache and by nginx.
 //!
-//! Everything is done once for each store. The stores are servers of their own, started by each test; what goes wrong
-//! on the way to them is done by a proxy that keeps a log.
+//! Every test runs once for each store. Each test starts its own server. A proxy in front of it makes the faults and keeps a log.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +18,7 @@ mod short_listings;
 mod trouble;
 mod verdict;
 
-/// One test for each thing that is done, in a module for each store.
+/// One test for each operation, in a module for each store.
 macro_rules! stores {
     ($($store:ident),*) => {
         $(mod $store {
@@ -72,7 +71,7 @@ macro_rules! stores {
     };
 }
 
-/// And what may go wrong between a store and its clients.
+/// Tests of faults between a store's server and its clients.
 macro_rules! servers {
     ($($store:ident),*) => {
         mod on_the_way_to {

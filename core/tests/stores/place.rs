@@ -31,10 +31,10 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 pub const BLOCK: u64 = 4096;
-/// More than any commit takes when it is only held up; a test that waits for it has failed.
+/// Longer than any delayed commit takes. A test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Small segments and pages, so that little data makes a commit of many objects.
+/// Small segments and pages, so that a commit of little data has many objects.
 const GEOMETRY: Geometry =
     Geometry { size_blocks: 256, frame_blocks: 4, page_blocks: 32, segment_bytes: 24 << 10 };
 const LIMITS: VolumeLimits = VolumeLimits {
@@ -49,19 +49,19 @@ const LIMITS: VolumeLimits = VolumeLimits {
 
 /// A store.
 pub struct Place {
-    /// What keeps devices apart there.
+    /// How the store keeps devices apart.
     pub mode: Mode,
-    /// Where its server listens; none for a directory.
+    /// The address of its server; none for a directory.
     pub server: Option<SocketAddr>,
     credentials: Credentials,
-    /// Its address, for a client that asks that server.
+    /// Its address as a client uses it, through this server.
     url: Box<dyn Fn(Option<SocketAddr>) -> String>,
     dir: TempDir,
-    /// The server itself, for as long as it is needed.
+    /// The server itself, as long as it is needed.
     _keeps: Box<dyn Any>,
 }
 
-/// Real time, several threads: as in the product.
+/// Real time and several threads, as in the product.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap().block_on(future)
@@ -72,12 +72,12 @@ pub fn file() -> Place {
     directory_by(Mode::Claim)
 }
 
-/// A directory as drives were made in it before: they swap under a lock.
+/// A directory as older drives use it: they swap under a lock.
 pub fn file_by_locks() -> Place {
     directory_by(Mode::Swap)
 }
 
-/// The same, where HEADs change in this way.
+/// A directory whose HEADs change in this way.
 pub fn directory_by(mode: Mode) -> Place {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
@@ -93,7 +93,7 @@ pub fn directory_by(mode: Mode) -> Place {
     }
 }
 
-/// A directory of which each computer has a mount of its own; this is how the first one sees it.
+/// A directory that each computer mounts for itself, as the first computer sees it.
 pub fn shared(directory: &OddDirectory) -> Place {
     let url = format!("file://{}", directory.path(0).display());
     Place {
@@ -113,7 +113,7 @@ pub fn s3() -> Place {
     s3_at(Mode::Swap, address, Box::new(server))
 }
 
-/// S3 that takes conditions and heeds none.
+/// S3 that accepts conditions and ignores them.
 pub fn s3_without_swap() -> Place {
     let server = S3Server::start();
     let heedless = Unconditional::start(server.address());
@@ -132,13 +132,13 @@ fn s3_at(mode: Mode, server: SocketAddr, keeps: Box<dyn Any>) -> Place {
     }
 }
 
-/// S3 that has habits of its own, by claims.
+/// S3 with unusual habits, used by claims.
 pub fn odd_s3(habits: odd_s3::Habits) -> Place {
     let fake = odd_s3::start(habits);
     s3_at(Mode::Claim, fake.address(), Box::new(fake))
 }
 
-/// WebDAV that has.
+/// WebDAV with unusual habits.
 pub fn odd_dav(habits: odd_dav::Habits) -> Place {
     let fake = odd_dav::start(habits);
     Place {
@@ -173,23 +173,23 @@ fn dav_at(server: DavServer) -> Place {
 }
 
 impl Place {
-    /// The store as it is, by way of `server`; `meter` counts.
+    /// The plain store, through `server`. `meter` counts.
     pub fn connect_counted(&self, server: Option<SocketAddr>, meter: &Meter) -> Arc<dyn Store> {
         let url = StoreUrl::parse(&(self.url)(server)).unwrap();
         raw(&url, &self.credentials, &Pacer::new(), meter).unwrap()
     }
 
-    /// The store as it is, by way of `server`.
+    /// The plain store, through `server`.
     pub fn connect_by(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
         self.connect_counted(server, &Meter::default())
     }
 
-    /// The store as it is.
+    /// The plain store.
     pub fn connect(&self) -> Arc<dyn Store> {
         self.connect_by(self.server)
     }
 
-    /// The store as drives use it: a HEAD goes by claims where it cannot be swapped.
+    /// The store as drives use it: HEADs go by claims where they cannot be swapped.
     pub fn for_drives(&self, server: Option<SocketAddr>) -> Arc<dyn Store> {
         with_heads(self.connect_by(server), self.mode)
     }
@@ -199,7 +199,7 @@ impl Place {
         FaultProxy::start(self.server.expect("it is a server"))
     }
 
-    /// A family with one drive in it.
+    /// Creates a family with one drive.
     pub async fn drive(&self) -> Drive<'_> {
         let store = self.for_drives(self.server);
         let (unlocked, _) = family::create(&*store, None, self.mode).await.unwrap();
@@ -221,12 +221,12 @@ pub struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// Which one it is.
+    /// Its identifier.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// One more drive.
+    /// Creates another drive.
     pub async fn drive(&self) -> Drive<'a> {
         let store = self.place.for_drives(self.place.server);
         let created = drive::create(&*store, &self.sealer, self.id, "d", GEOMETRY, &device(0)).await;
@@ -242,7 +242,7 @@ pub struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Opens it on machine `number`, which reaches the store by way of `server`.
+    /// Opens it on machine `number`, which reaches the store through `server`.
     pub async fn open_by(
         &self,
         server: Option<SocketAddr>,
@@ -252,7 +252,7 @@ impl Drive<'_> {
         self.open_on(self.place.for_drives(server), number, access).await
     }
 
-    /// The same, where that is how the store is reached.
+    /// Opens it on machine `number`, over this store.
     pub async fn open_on(
         &self,
         store: Arc<dyn Store>,
@@ -280,14 +280,14 @@ impl Drive<'_> {
         self.open_by(self.place.server, number, Access::Write { over: Over::Nobody, mounted: false }).await
     }
 
-    /// Takes it from whoever has it.
+    /// Takes it from its holder.
     pub async fn take(&self, number: u128) -> Arc<Volume> {
         self.open_by(self.place.server, number, Access::Write { over: Over::Anybody, mounted: false })
             .await
             .unwrap()
     }
 
-    /// What the store alone holds now, as an empty machine finds it: one byte for each of the first blocks.
+    /// What the store alone holds now, read on an empty machine: one byte for each of the first blocks.
     pub async fn committed(&self, machine: u128, blocks: u64) -> Vec<u8> {
         let (head, _, _) = drive::current(&self.objects(), self.drive).await.unwrap();
         let access = Access::Look { root: (head.root, head.root_hash) };
@@ -303,13 +303,13 @@ impl Drive<'_> {
     }
 }
 
-/// Writes `byte` all over a block, and waits until that is durable here.
+/// Fills a block with `byte`, and waits until that is durable here.
 pub async fn write(volume: &Arc<Volume>, block: u64, byte: u8) {
     let data = [byte; BLOCK as usize];
     VolumeDevice(volume.clone()).write(block * BLOCK, &data, Durability::Forced).wait().await.unwrap();
 }
 
-/// One byte for each of the first blocks, which hold it all over.
+/// One byte for each of the first blocks, which must fill the whole block.
 pub async fn read(volume: &Arc<Volume>, blocks: u64) -> Vec<u8> {
     let lease = VolumeDevice(volume.clone()).read(0..blocks * BLOCK).wait().await.unwrap();
     let mut data = vec![0; (blocks * BLOCK) as usize];

@@ -1,7 +1,7 @@
-//! The file store between processes: conditional puts that race, and processes that are killed in the middle of one.
+//! The file store between processes: conditional puts that race, and processes that are killed during a put.
 //!
-//! A racer is this very program, run once more for the test [`racer`] alone. It puts what its standard input says,
-//! line by line, and answers each line, so that a round begins when all have answered the one before.
+//! A racer is this program itself, run again for the test [`racer`] alone. It puts what it reads line by line on its standard
+//! input, and answers each line. A round begins once all have answered the previous one.
 
 use bytes::Bytes;
 use holdall_core::store::file::FileStore;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const STORE: &str = "HOLDALL_RACER_STORE";
-/// Far more than a disk under load needs; only a lock that nobody gives back takes longer.
+/// Far more than a disk under load needs. Only a lock that is never released takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The child's side: no test of its own, but what the others run.
+/// The child's side: not a test of its own, but what the other tests run.
 #[test]
 #[ignore = "the other tests run it, each as a process of its own"]
 fn racer() {
@@ -34,12 +34,12 @@ fn racer() {
             Err(StoreError::Precondition { .. }) => "lost".to_owned(),
             Err(error) => error.to_string(),
         };
-        // The mark keeps the answer apart from what the test harness prints.
+        // The mark separates the answer from the output of the test harness.
         println!("\n> {answer}");
     }
 }
 
-/// What a racer puts: its stamp, over and over. A torn object is none of these.
+/// The body that a racer puts: its stamp, repeated. A torn object cannot look like this.
 fn body(stamp: &str, len: usize) -> Bytes {
     stamp.bytes().cycle().take(len).collect()
 }
@@ -86,7 +86,7 @@ impl Racer {
 
 impl Drop for Racer {
     fn drop(&mut self) {
-        // Already gone, if the test went well.
+        // Already gone, if the test succeeded.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -112,7 +112,7 @@ impl Bench {
         Racer::start(&self.dir.path().join("store"))
     }
 
-    /// The object's content and version; none where it is not there.
+    /// The object's content and version; none if it is missing.
     fn get(&self, name: &str) -> Option<(Bytes, String)> {
         match self.runtime.block_on(self.store.get(name, None)) {
             Ok(fetched) => Some((fetched.bytes, fetched.etag.0)),
@@ -160,9 +160,9 @@ fn exactly_one_of_many_processes_wins_each_round() {
 #[test]
 fn a_process_killed_during_a_put_leaves_nothing_behind() {
     const SURVIVORS: usize = 3;
-    /// Long enough that a kill finds a put under way.
+    /// Long enough for a kill to hit a put in progress.
     const LEN: usize = 1 << 20;
-    /// Puts that a kill has to have interrupted before the test has seen enough.
+    /// How many puts a kill must have interrupted before the test ends.
     const INTERRUPTED: usize = 6;
     let bench = Bench::new();
     let mut survivors: Vec<_> = (0..SURVIVORS).map(|_| bench.racer()).collect();
@@ -179,7 +179,8 @@ fn a_process_killed_during_a_put_leaves_nothing_behind() {
         victim.answer();
         let left = bench.temporaries();
         victim.put(name, when, &format!("{round}-victim,"), LEN);
-        // Until its put is under way, however slow this machine is; one that was too quick to be seen is killed after it.
+        // Wait until its put is in progress, however slow this machine is. A put that was too quick to be seen is killed after
+        // it.
         let seen = Instant::now();
         while bench.temporaries() == left && seen.elapsed() < Duration::from_secs(1) {
             std::thread::yield_now();
@@ -189,7 +190,7 @@ fn a_process_killed_during_a_put_leaves_nothing_behind() {
             survivor.put(name, when, &format!("{round}-{index},"), LEN);
         }
         victim.kill();
-        // Nothing that the dead one held keeps the others from an answer.
+        // Nothing that the dead process held delays the others' answers.
         let answers: Vec<_> = survivors.iter_mut().map(Racer::answer).collect();
         let won: Vec<_> = (0..SURVIVORS).filter(|index| answers[*index] == "won").collect();
         assert!(

@@ -1,7 +1,7 @@
-//! What goes wrong once, at each request of a commit and of an opening in turn, in each way in which one can go wrong.
+//! Single faults at each request of a commit and of an opening in turn, of every kind.
 //!
-//! Whatever it was, afterwards the store is clean, all that was acknowledged is there, and an empty machine opens the drive.
-//! Each kind has a drive, a way to the store and machines of its own, so that all wait at the same time.
+//! After each fault the store is clean, all that was acknowledged is there, and an empty machine opens the drive. Each kind of
+//! fault has its own drive, machines and connection to the store, so that all of them wait at the same time.
 
 use crate::place::{Drive, Place, close, push, read, write};
 use async_trait::async_trait;
@@ -17,12 +17,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
-/// A commit and an opening have fewer, on every store.
+/// More requests than any commit or opening has, on every store.
 const REQUESTS_MAX: u64 = 60;
-/// Machines of one kind of fault have numbers of their own.
+/// The first numbers of each fault's machines are this far apart.
 const MACHINES: u128 = 1000;
 
-/// What a server, or who stands before it, does to a request.
+/// What a server, or a proxy in front of it, does to a request.
 const FAULTS: [Fault; 12] = [
     Fault::CutBeforeBody,
     Fault::CutInBody,
@@ -38,13 +38,13 @@ const FAULTS: [Fault; 12] = [
     Fault::Zombie { later: 3 },
 ];
 
-/// A way to the store on which one request fails.
+/// A connection to the store on which one request fails.
 trait Way: Send + Sync {
     /// The store as drives use it.
     fn store(&self) -> Arc<dyn Store>;
-    /// From now on the request of this number fails, counted from 0 on.
+    /// From now on, the request of this number fails, counted from 0.
     fn fails_at(&self, number: u64);
-    /// From now on all goes well. Whether one has failed.
+    /// Ends the fault. Returns whether a request has failed.
     fn has_failed(&self) -> bool;
 }
 
@@ -56,7 +56,7 @@ pub async fn of_openings(place: Place) {
     each(&place, openings).await;
 }
 
-/// Runs `test` for each kind of fault, on a drive and machines of its own.
+/// Runs `test` for each kind of fault, on its own drive and machines.
 async fn each(place: &Place, test: impl AsyncFn(&Drive, &dyn Way, &str, u128)) {
     let first = place.drive().await;
     let kinds: Vec<(String, Box<dyn Way>)> = match place.server {
@@ -99,7 +99,7 @@ async fn openings(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
     let mut expected = Vec::new();
     for number in 0.. {
         assert!(number < REQUESTS_MAX, "an opening has more than {REQUESTS_MAX} requests");
-        // Each has never seen the drive.
+        // Each machine has never seen the drive.
         let machine = machine + u128::from(number);
         way.fails_at(number);
         let opened = drive.open_on(way.store(), machine, WRITE).await;
@@ -124,7 +124,7 @@ async fn openings(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
     assert_eq!(drive.committed(machine + MACHINES - 1, expected.len() as u64).await, expected);
 }
 
-/// By way of a proxy.
+/// Through a proxy.
 struct Proxied {
     proxy: FaultProxy,
     fault: Fault,
@@ -158,15 +158,15 @@ impl Way for Proxied {
 /// What happens to a request to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LocalFault {
-    /// The disk is not there: nothing is done.
+    /// The disk is missing: nothing is done.
     Away,
-    /// It is done, and nobody hears of it: the disk went away at that moment.
+    /// The request is done, but its answer is lost: the disk went away at that moment.
     Unheard,
-    /// What is read is cut short.
+    /// A read is cut short.
     Short,
     /// The disk is full.
     Full,
-    /// It may not be used for a moment.
+    /// Access is refused for a moment.
     Denied,
 }
 
@@ -177,7 +177,7 @@ const LOCAL_FAULTS: [LocalFault; 5] =
 struct Local {
     inner: Arc<dyn Store>,
     fault: LocalFault,
-    /// Requests to the one that fails, and whether it has. Held to count.
+    /// Requests left until the one that fails, and whether it has failed. The lock is held only to count.
     left: Mutex<(Option<u64>, bool)>,
 }
 
@@ -187,7 +187,7 @@ impl Local {
         (format!("{fault:?}"), Box::new(Arc::new(local)))
     }
 
-    /// Does what is asked, unless it is the one that fails.
+    /// Performs the request, unless it is the one that fails.
     async fn ask<T>(&self, request: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let is_hit = {
             let (left, hit) = &mut *self.left.lock();

@@ -1,4 +1,4 @@
-//! The S3 store against a real server, and against what may stand in its place.
+//! The S3 store against a real server, and against impostors.
 
 mod canned;
 mod habits;
@@ -17,7 +17,7 @@ use holdall_servers::s3::credentials as json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the tests' servers let in.
+/// The credentials that the tests' servers accept.
 fn credentials() -> Credentials {
     serde_json::from_str(&json()).unwrap()
 }
@@ -31,10 +31,10 @@ fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
     raw(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
 }
 
-/// Soon out of patience with silence. The other limits are out of reach, so that a slow machine meets none of them.
+/// Little patience with silence. The other limits are so high that a slow machine meets none of them.
 const NO_SILENCE: Limits = Limits { silence: Duration::from_millis(300), ..NO_LIMITS };
 
-/// Soon out of patience with a drip.
+/// Little patience with a trickle of bytes.
 const NO_DRIP: Limits = Limits { request: Duration::from_secs(1), ..NO_LIMITS };
 
 const NO_LIMITS: Limits = Limits {
@@ -44,7 +44,7 @@ const NO_LIMITS: Limits = Limits {
     slowest_bytes: 1 << 20,
 };
 
-/// The bare store with these limits.
+/// The plain store with these limits.
 fn limited(url: &str, limits: Limits, pacer: &Pacer) -> S3Store {
     S3Store::new(&parsed(url), &credentials(), limits, pacer, &Meter::default()).unwrap()
 }
@@ -60,7 +60,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
 }
 
-/// The words of an error that says that the store cannot be reached.
+/// The reason of an error that says that the store cannot be reached.
 #[track_caller]
 fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
@@ -69,7 +69,7 @@ fn unreachable<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// The words of an error that says that the store refused access.
+/// The reason of an error that says that the store refused access.
 #[track_caller]
 fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
@@ -78,7 +78,7 @@ fn denied<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// The words of an error that says that the store does not take the credentials.
+/// The reason of an error that says that the store does not accept the credentials.
 #[track_caller]
 fn unknown<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     match result {
@@ -87,7 +87,7 @@ fn unknown<T: std::fmt::Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// What a person reads is short, and neither a secret nor a program's own words.
+/// Checks that a reason is short, and holds neither a secret nor a library's own wording.
 #[track_caller]
 fn checked(reason: String) -> String {
     for word in [

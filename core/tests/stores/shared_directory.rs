@@ -1,6 +1,6 @@
-//! Directories that several computers mount: none of them sees the locks of another, and each has caches.
+//! Directories that several computers mount. No computer sees the locks of another, and each has caches.
 //!
-//! `HABITS` is the table of what such file systems lack. A drive lives on each of them, or is refused for its true reason.
+//! `HABITS` is the table of what such file systems lack. Each either holds a drive or is refused for its true reason.
 
 use crate::place::{self, Drive, close, push, read, write};
 use holdall_core::device::BlockDevice;
@@ -15,7 +15,7 @@ use holdall_servers::odd_directory::{Habits, OddDirectory, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as a CIFS client goes on with what it has read, and a rename that others can come before.
+/// Reads stay stale as long as on a CIFS client, and renames are slow enough for others to come first.
 const SLOW: Habits = Habits {
     stale_for: Duration::from_secs(1),
     rename_takes: Duration::from_millis(3),
@@ -90,7 +90,7 @@ fn one_of_two_computers_opens_a_shared_drive() {
     });
 }
 
-/// What this directory is for: by locks, which no other mount sees, both would have it.
+/// Why this test directory exists: with locks, which no other mount sees, both computers would have the drive.
 #[test]
 fn by_locks_both_would_win() {
     const ROUNDS: usize = 40;
@@ -121,7 +121,7 @@ fn by_locks_both_would_win() {
 #[test]
 fn nothing_that_was_uploaded_is_missing_after_another_took_the_drive() {
     const ROUNDS: usize = 12;
-    /// More than there are before another one has taken the drive.
+    /// More writes than happen before another computer takes the drive.
     const WRITES: u64 = 20;
     let directory = OddDirectory::mount(SLOW, 2);
     place::run(async {
@@ -144,14 +144,14 @@ fn nothing_that_was_uploaded_is_missing_after_another_took_the_drive() {
                 kept
             };
             let taking = async {
-                // Another moment in each round.
+                // At another moment in each round.
                 tokio::time::sleep(Duration::from_millis(7 * round as u64)).await;
                 open(&drive, &directory, round, Over::Anybody).await.unwrap()
             };
             let (kept, taken) = tokio::join!(writing, taking);
             fenced += usize::from(kept.len() < WRITES as usize);
             kept.into_iter().for_each(|block| uploaded[block as usize] = round as u8);
-            // The former holder ends as one that was cut off.
+            // The former holder ends as if it was cut off.
             holder.shut_down().await.unwrap();
             holder = taken;
             let found = read(&holder, uploaded.len() as u64).await;
@@ -203,7 +203,7 @@ fn a_place_without_directories_is_refused_for_that_reason() {
     }
 }
 
-/// What a disk that fails says is no verdict on the file system.
+/// A failing disk says nothing about the file system.
 #[test]
 fn a_directory_that_fails_to_sync_takes_nothing() {
     let habits = Habits { directory_sync: Some(Refusal::BROKEN), ..Habits::default() };
@@ -215,7 +215,7 @@ fn a_directory_that_fails_to_sync_takes_nothing() {
     });
 }
 
-/// How long an opening, a commit and a closing take by each way, on a local disk, in turns.
+/// Measures openings, commits and closings in both modes, in turns, on a local disk.
 #[test]
 #[ignore = "a measurement"]
 fn measures_claims_on_a_local_disk() {

@@ -1,11 +1,11 @@
-//! Servers that list so many names and say nothing of the rest. What a drive that takes turns by claims lists stays so short that they do
-//! it no harm.
+//! Servers that stop listing after a number of names and do not say so. The listings of a drive that uses claims stay so short
+//! that this does no harm.
 
 use crate::place::{self, Place, close, push, read, write};
 use holdall_servers::{odd_dav, odd_s3};
 
 const MACHINES: u128 = 3;
-/// Names that they list.
+/// The names in one listing.
 const LISTED: usize = 45;
 
 async fn outlives(place: Place, openings: u128) {

@@ -1,5 +1,5 @@
-//! What goes wrong on the way to a server. Whatever it is: what was uploaded is in the store for everyone, and what was
-//! not is uploaded in the end.
+//! Faults between a client and its server. After each of them, everything that was uploaded is in the store for everyone, and the
+//! rest is uploaded in the end.
 
 use crate::place::{PATIENCE, Place, close, push, read, write};
 use holdall_core::device::{BlockDevice, Durability};
@@ -18,14 +18,14 @@ use tokio::sync::watch;
 
 const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
 
-/// A commit has fewer requests than this, on every store.
+/// More requests than any commit has, on every store.
 const REQUESTS_MAX: u64 = 30;
 
 fn puts(asked: &Asked) -> bool {
     asked.method == "PUT"
 }
 
-/// The connection is cut at every request of a commit in turn, before it reaches the server, while it does, and after.
+/// Cuts the connection at every request of a commit in turn: before, while, and after it reaches the server.
 pub async fn cuts(place: Place) {
     let (drive, proxy) = (place.drive().await, place.proxy());
     let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
@@ -51,7 +51,8 @@ pub async fn cuts(place: Place) {
     }
 }
 
-/// A machine is gone at every request of a commit in turn, before or after it took effect; the next one takes the drive.
+/// A machine dies at every request of a commit in turn, before or after the request took effect. The next machine takes the
+/// drive.
 pub async fn deaths(place: Place) {
     let (drive, proxy) = (place.drive().await, place.proxy());
     let (mut machine, mut committed) = (0_u8, 0);
@@ -70,7 +71,7 @@ pub async fn deaths(place: Place) {
                 pushed = volume.pusher().unwrap().sync() => { pushed.unwrap(); true }
                 troubled = state.wait_for(|state| state.trouble.is_some()) => { troubled.unwrap(); false }
             };
-            // Nothing that it still wants arrives any more.
+            // None of its remaining requests arrives.
             volume.pusher().unwrap().stop().await;
             drop(volume);
             let found = drive.committed(1000 + u128::from(machine), 1).await[0];
@@ -87,7 +88,7 @@ pub async fn deaths(place: Place) {
     }
 }
 
-/// The server says no for a while.
+/// The server refuses for a while.
 pub async fn refusals(place: Place) {
     let (drive, proxy) = (place.drive().await, place.proxy());
     let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
@@ -105,7 +106,7 @@ pub async fn refusals(place: Place) {
         Fault::come_back(503, 2),
     ];
     for (byte, fault) in (1..).zip(faults) {
-        // The first put of each: it has to come again.
+        // The first put of each commit, which must be repeated.
         proxy.plan(faults::first(1, fault.clone(), puts));
         write(&volume, 0, byte).await;
         push(&volume).await;
@@ -121,7 +122,7 @@ pub async fn refusals(place: Place) {
     }
     let mut byte = 100;
     for fault in [Fault::UNKNOWN, Fault::DENIED, Fault::GONE, Fault::FULL, Fault::Portal] {
-        // All that is asked is refused, until a person has seen to it.
+        // Every request is refused until a person fixes the cause.
         byte += 1;
         proxy.plan(faults::from(0, fault.clone()));
         write(&volume, 0, byte).await;
@@ -135,7 +136,7 @@ pub async fn refusals(place: Place) {
         pushed.unwrap().unwrap();
         assert_eq!(drive.committed(100 + u128::from(byte), 1).await, [byte], "{fault:?}");
     }
-    // What is only slow is no trouble.
+    // A slow answer is no trouble.
     proxy.plan(faults::from(0, Fault::Drip { pieces: 5, pause: Duration::from_millis(5) }));
     write(&volume, 0, 1).await;
     push(&volume).await;
@@ -143,10 +144,10 @@ pub async fn refusals(place: Place) {
     assert!(volume.status().local_trouble.is_none());
 }
 
-/// Whoever is told to come back later asks that store nothing at all until then, whatever was asked.
+/// After an answer that asks to come back later, the client sends that store nothing at all until then.
 pub async fn patience(place: Place) {
     const TOLD: Fault = Fault::come_back(503, 2);
-    // Nothing wants it before somebody reads it: what is at the beginning is looked at for a file system.
+    // Far enough from the beginning of the drive, which the survey reads: only a test's read needs this block.
     const FAR: u64 = 40;
     const FURTHER: u64 = 90;
     let (drive, proxy) = (place.drive().await, place.proxy());
@@ -161,23 +162,23 @@ pub async fn patience(place: Place) {
     write(&volume, FURTHER, 2).await;
     push(&volume).await;
 
-    // The swap of HEAD, or what stands for it: nothing else is left to put.
+    // The swap of HEAD, or what replaces it: nothing else is left to put.
     proxy.plan(faults::first(1, TOLD, |asked| asked.changes()));
     tokio::time::timeout(PATIENCE, volume.release()).await.unwrap().unwrap();
-    // Nothing else was on its way.
+    // Nothing else was in flight.
     let wait = obeyed("a swap");
     assert!(wait.next.is_some_and(|next| next >= wait.told), "{wait:?} in {:?}", proxy.log());
     proxy.plan(faults::none());
     volume.shut_down().await.unwrap();
     drop(volume);
 
-    // A GET, where the drive is elsewhere.
+    // A GET, on another machine.
     let volume = drive.open_by(Some(proxy.address()), 1, WRITE).await.unwrap();
     proxy.plan(faults::first(1, TOLD, |asked| asked.method == "GET"));
     assert_eq!(read(&volume, FAR + 1).await.last(), Some(&1));
     obeyed("a read");
 
-    // The first of several segments, while somebody reads.
+    // The first of several segments, while another task reads.
     let mut noise = vec![0; 36 * BLOCK_BYTES as usize];
     StdRng::seed_from_u64(1).fill_bytes(&mut noise);
     let device = VolumeDevice(volume.clone());
@@ -190,11 +191,11 @@ pub async fn patience(place: Place) {
         assert_eq!(read(&volume, FURTHER + 1).await.last(), Some(&2));
     };
     tokio::join!(push(&volume), reader);
-    // Others were on their way.
+    // Others were in flight.
     let waits = faults::waits(&proxy.log());
     assert!(waits.len() == 1 && waits[0].left_alone >= Some(waits[0].told), "{waits:?} in {:?}", proxy.log());
 
-    // A DELETE: what fails of a collection is for the next one.
+    // A DELETE: the next collection deletes what this one could not.
     proxy.plan(faults::none());
     for byte in 2..6 {
         write(&volume, 0, byte).await;
@@ -213,7 +214,7 @@ pub async fn patience(place: Place) {
     close(volume).await;
 }
 
-/// The same of a replica.
+/// The same for a replica.
 pub async fn patience_with_a_replica(place: Place) {
     let (proxy, primary) = (place.proxy(), crate::place::file());
     let (family, replica) = (primary.drive().await, place.for_drives(Some(proxy.address())));
@@ -221,7 +222,7 @@ pub async fn patience_with_a_replica(place: Place) {
     let changed = store.add(replica.clone());
     let volume = family.open_on(store.clone(), 0, WRITE).await.unwrap();
     let described = Family::new(family.family.id(), Cipher::None, place.mode);
-    // Whoever adds a replica puts this first.
+    // Adding a replica puts this first.
     place.connect().put(family::NAME, described.encode().into(), When::Absent).await.unwrap();
     let task = Replica::new(replica, family.objects(), described, changed);
     let (mut progress, wanted) = (task.progress(), watch::Sender::new(Wanted::Kept));
@@ -237,7 +238,7 @@ pub async fn patience_with_a_replica(place: Place) {
     up_to_date(&mut progress).await;
     for byte in 2..4 {
         proxy.plan(faults::first(1, Fault::come_back(503, 2), |asked| asked.changes()));
-        // What comes meanwhile does not hurry it.
+        // Later commits do not hurry it.
         write(&volume, 0, byte).await;
         push(&volume).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -252,7 +253,7 @@ pub async fn patience_with_a_replica(place: Place) {
     close(volume).await;
 }
 
-/// Requests that were given up and arrive all the same, or arrive twice: each of a commit that changes anything.
+/// Requests that were abandoned and arrive late, or arrive twice: each request of a commit that changes anything.
 pub async fn zombies(place: Place) {
     let (drive, proxy) = (place.drive().await, place.proxy());
     let volume = drive.open_by(Some(proxy.address()), 0, WRITE).await.unwrap();
@@ -285,7 +286,7 @@ pub async fn zombies(place: Place) {
         push(&volume).await;
         assert!(was_hit());
     }
-    // Everything that is still under way arrives now.
+    // Everything that is still in flight arrives now.
     proxy.release();
     assert_eq!(drive.committed(99, 1).await, [expected]);
     proxy.plan(faults::none());

@@ -1,11 +1,11 @@
-//! What the probe says of a store, and that it goes by what the store does.
+//! The probe's report on a store depends on what the store does.
 
 use crate::place::Place;
 use holdall_core::store::probe::{Effort, Mode, probe};
 use holdall_servers::faults::{self, Fault};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Of the test's computer, whose clock the servers have too.
+/// The most by which the servers' clocks may differ: they are this computer's clock.
 const SKEW_MAX_MS: i64 = 10_000;
 
 pub async fn is_right(place: Place) {
@@ -33,6 +33,6 @@ pub async fn is_right(place: Place) {
             assert!(proxy.asked() > 50, "all of it went this way");
         }
     }
-    // Nothing is left of it, and there is no family yet: a store that has none has nothing else either.
+    // The probe leaves nothing behind. There is no family yet, and so nothing else either.
     assert_eq!(a.list("probe/").await.unwrap(), []);
 }

@@ -1,4 +1,4 @@
-//! Claims, and HEADs by them, on real servers.
+//! Claims, and HEADs swapped by claims, on real servers.
 
 use super::*;
 use holdall_core::format::head::{self, Head, HeadState};
@@ -71,7 +71,7 @@ async fn one_of_two_concurrent_take_overs_wins() {
     for server in both() {
         let name = head::name(DRIVE);
         begun(&server, "/s/").await;
-        // Who loses has made a claim all the same, for which the winner waits.
+        // The loser has made a claim too, and the winner waits for it.
         let process = || Claims::new(Arc::new(store(&server.url("/s/")))).with_patience(Duration::ZERO);
         process().put(&name, body(0, 1), When::Absent).await.unwrap();
         for epoch in 1..4 {
@@ -90,7 +90,7 @@ async fn one_of_two_concurrent_take_overs_wins() {
             };
             let now = process().get(&name, None).await.unwrap();
             assert_eq!(now.bytes, body(epoch, nonces[winner]));
-            // The winner goes on, the loser does not.
+            // The winner continues, the loser cannot.
             let (winner, loser) = if winner == 0 { (a, b) } else { (b, a) };
             winner.put(&name, body(epoch, 3000), When::Matches(etag)).await.unwrap();
             let late = loser.put(&name, body(epoch, 4000), When::Matches(seen)).await;

@@ -1,4 +1,4 @@
-//! Answers that are none.
+//! Answers that are errors or nonsense.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_status_means_the_same_on_every_verb() {
     type Is = fn(&StoreError) -> bool;
     let cases: [(Reply, Is); 9] = [
         (Reply::status(403), |error| matches!(error, StoreError::Denied { .. })),
-        // Of a condition that was made only some puts know.
+        // Only conditional puts know this status.
         (Reply::status(412), |error| matches!(error, StoreError::Unreachable { .. })),
         (Reply::status(423), |error| matches!(error, StoreError::Busy { retry_after: None, .. })),
         (Reply::status(507), |error| matches!(error, StoreError::Full { .. })),
@@ -62,7 +62,7 @@ async fn a_server_that_asks_for_patience_is_asked_nothing_more() {
     let verbs: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
     assert_eq!(verbs, ["MKCOL", "MKCOL", "PUT", "MOVE"], "what lies aside stays there for now");
 
-    // A large body goes only to a server that is known to take the credentials: this one does not even want to be asked that.
+    // A large body goes only to a server that is known to accept the credentials. This one answers busy even to that question.
     let fake = Fake::start(move |_| busy());
     let StoreUrl::Dav(url) = StoreUrl::parse(&format!("http://{}/s/", fake.address())).unwrap() else {
         panic!()
@@ -177,7 +177,7 @@ async fn a_claim_is_ones_own_by_its_nonce_alone() {
         (405, vec![&mine], true),
         (405, vec![], false),
         (405, vec![&other], false),
-        // A server that told two that they have made it.
+        // A server that told two clients that each had made it.
         (201, vec![&mine, &other], false),
         (405, vec![&other, &mine], false),
     ] {

@@ -1,4 +1,4 @@
-//! Servers as people have them. A row is a habit; each server holds a store all the same.
+//! Servers as people have them. Each row is a habit, and a store works on each server.
 
 use super::*;
 use holdall_core::store::probe::{Effort, probe};
@@ -40,7 +40,7 @@ async fn a_store_is_held_by_every_kind_of_server() {
     for habits in ROWS {
         let fake = odd_dav::start(*habits);
         let url = format!("http://{}/s/", fake.address());
-        // The second one knows nothing of what the first has made.
+        // The second client does not know what the first has made.
         for round in 0..2 {
             let store = store_with(&url, &user(PASSWORD), Limits::default());
             let body = || Bytes::from_static(b"some bytes");
@@ -102,7 +102,7 @@ async fn a_store_is_held_by_every_kind_of_server() {
     }
 }
 
-/// What is not there is not taken for there, whatever the server says of it.
+/// A missing collection is not taken for an existing one, whatever the server reports.
 #[tokio::test]
 async fn a_failed_mkcol_is_not_taken_for_an_existing_object() {
     for status in [200, 400, 403, 406, 423, 500] {
@@ -116,7 +116,7 @@ async fn a_failed_mkcol_is_not_taken_for_an_existing_object() {
     }
 }
 
-/// A server that is gone is asked once more, and no more than that.
+/// A server that closes the connection is asked once more, and not again.
 #[tokio::test]
 async fn a_server_that_answers_nothing_is_not_asked_for_ever() {
     let (fake, store) = fake(|_| Reply::Raw(Vec::new()));

@@ -9,7 +9,7 @@ async fn silence_and_drips_end() {
         "/s/seg/00/drip" => Reply::Drip(1 << 20),
         _ => Reply::Silence,
     });
-    // A bandwidth limit buys nobody time, least of all one that slows nothing down.
+    // A bandwidth limit extends no time-out, least of all a limit that slows nothing down.
     let limited = Pacer::new();
     for way in [Way::Up, Way::Down] {
         limited.set(way, Some(1 << 30));
@@ -19,7 +19,7 @@ async fn silence_and_drips_end() {
         let store = paced_store(&url, &Credentials::None, NO_SILENCE, &pacer);
         let reason = unreachable(store.get("seg/00/x", None).await);
         assert!(reason.contains("does not answer"), "{reason}");
-        // A large body does not buy a silent server much time.
+        // A large body hardly extends the time-out of a silent server.
         let reason = unreachable(store.put("seg/00/x", vec![0; 20_000].into(), When::Always).await);
         assert!(reason.contains("does not answer"), "{reason}");
         let store = paced_store(&url, &Credentials::None, NO_DRIP, &pacer);
@@ -65,7 +65,7 @@ async fn one_connection_serves_many_requests() {
         store.get("seg/00/x", Some(2..4)).await.unwrap();
         store.get("seg/00/x", None).await.unwrap();
     }
-    // An answer that is read to its end leaves its connection free a moment later, not always in time for the next.
+    // A connection is free a moment after its answer was read, not always in time for the next request.
     assert!(fake.connections() < 60, "{} connections for 121 requests", fake.connections());
 }
 
@@ -74,7 +74,7 @@ async fn a_silent_connection_retires_its_idle_siblings() {
     let fake = Fake::start(|asked| match &*asked.path {
         "/s/family.json" => Reply::status(200).body(b"{}"),
         "/s/seg/00/silent" => Reply::Silence,
-        // Long enough for as many to be under way.
+        // Long enough for all three requests to be in flight at once.
         _ => {
             std::thread::sleep(Duration::from_millis(200));
             Reply::status(200).body(b"data")
@@ -84,7 +84,7 @@ async fn a_silent_connection_retires_its_idle_siblings() {
     let get = || store.get("seg/00/x", None);
     let (a, b, c) = tokio::join!(get(), get(), get());
     assert!([a, b, c].iter().all(Result::is_ok));
-    // An answer that is read to its end leaves its connection free a moment later.
+    // A connection is free a moment after its answer was read.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = fake.connections();
     unreachable(store.get("seg/00/silent", None).await);

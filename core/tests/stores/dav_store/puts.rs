@@ -1,4 +1,4 @@
-//! Puts: how many requests they take, what they leave when they break off, and servers that lack something.
+//! Puts: how many requests they take, what they leave when they are cut off, and servers that lack something.
 
 use super::*;
 
@@ -110,7 +110,7 @@ async fn a_server_behind_another_gets_the_path_of_a_move() {
         _ => Reply::status(201),
     });
     store.put("head/d/a", body(), When::Always).await.unwrap();
-    // One that is away for now is not taken for one that cannot move.
+    // A server that fails for now is not taken for one without MOVE.
     let (fake, store) = super::fake(|asked| Reply::status(if asked.method == "MOVE" { 502 } else { 201 }));
     unreachable(store.put("head/d/a", body(), When::Always).await);
     assert!(!asked(&fake).contains(&"PUT /s/head/d/a".to_owned()));

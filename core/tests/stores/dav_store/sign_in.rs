@@ -1,4 +1,4 @@
-//! Who asks: Basic, Digest, tokens, certificates.
+//! How a client signs in: Basic, Digest, tokens, certificates.
 
 use super::*;
 use holdall_core::store::meter::Meter;
@@ -17,7 +17,7 @@ async fn basic_and_digest_over_http_and_tls() {
             let right = with(&user(PASSWORD));
             assert!(right.claim("claim/family", 1).await.unwrap());
             right.put("family.json", Bytes::from_static(b"{}"), When::Absent).await.unwrap();
-            // Large at first sight, and many at once with one nonce.
+            // A large body at first contact, and many requests at once with one nonce.
             let large = with(&user(PASSWORD));
             let body = Bytes::from(vec![7; 3 << 20]);
             large.put("seg/00/x", body.clone(), When::Absent).await.unwrap();
@@ -58,13 +58,13 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
     let url = expired.url(&format!("/s/?ca={}", expired.ca().unwrap().display()));
     let reason = unreachable(store(&url).get("family.json", None).await);
     assert!(reason.contains("expired"), "{reason}");
-    // One that is for another name.
+    // A certificate for another name.
     let other = format!("https://127.0.0.2:{}/s/?ca={ca}", server.address().port());
     let reason = unreachable(store(&other).get("family.json", None).await);
     assert!(reason.contains("127.0.0.2"), "{reason}");
 }
 
-/// The proxy alone knows where the name is.
+/// Only the proxy can resolve the name.
 #[tokio::test]
 async fn a_collection_is_asked_through_a_proxy_where_that_is_set() {
     let server = DavServer::apache_self_signed("dav.example.org", 2);
@@ -93,7 +93,7 @@ async fn a_collection_is_asked_through_a_proxy_where_that_is_set() {
     assert_eq!(proxy.asked().len(), before, "what is excepted is asked directly");
 }
 
-/// As people make them for a server at home.
+/// A certificate as people make it for a server at home.
 #[tokio::test]
 async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
     let server = DavServer::apache_self_signed("127.0.0.1", 2);

@@ -8,7 +8,7 @@ const SEGMENT: &str = "seg/0f/00000000000000000000000000000001-0000000000000001-
 #[tokio::test]
 async fn every_verb_on_apache_and_nginx() {
     for server in both() {
-        // The collection is not there yet; its name and that of the one around it need care.
+        // The collection does not exist yet. Its name and that of its parent need escaping.
         let nothing = super::store(&server.url("/H%C3%B6hle%20%26%20100%25/a+b"));
         let reason = no_place(nothing.claim("claim/family", 1).await);
         assert!(reason.contains("no collection that could hold http://127.0.0.1"), "{reason}");
@@ -122,7 +122,7 @@ async fn a_missing_store_is_reported_and_not_recreated() {
             assert!(reason.contains("there is no store at http"), "{reason}");
         }
         assert!(!server.root().join("here").exists() && !server.root().join("nowhere").exists());
-        // A new family may begin in a directory that is not there.
+        // A new family may begin in a directory that does not exist.
         let missing = StoreError::NotFound { name: "family.json".into() };
         assert_eq!(elsewhere.get("family.json", None).await.unwrap_err(), missing);
         begun(&server, "/nowhere/").await;

@@ -1,4 +1,4 @@
-//! Servers that are none: each answers every request in one way, or in none.
+//! Fake servers: each answers every request in the same way, or not at all.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Listens until the test ends.
+/// A server that listens until the test ends.
 pub struct Canned {
     address: SocketAddr,
     asked: Receiver<String>,
@@ -30,7 +30,7 @@ impl Canned {
         })
     }
 
-    /// Answers one status with this body.
+    /// Answers with this status and body.
     pub fn saying(status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
         Self::answering(format!(
@@ -38,7 +38,7 @@ impl Canned {
         ))
     }
 
-    /// Answers each request so far, and then a byte each time this time has passed.
+    /// Answers each request with `head`, and then with one byte each `every`.
     pub fn dripping(head: &'static str, every: Duration) -> Self {
         Self::serving(move |socket| {
             let mut sent = socket.write_all(head.as_bytes());
@@ -49,7 +49,7 @@ impl Canned {
         })
     }
 
-    /// Takes connections, reads nothing and says nothing.
+    /// Accepts connections, but reads and answers nothing.
     pub fn silent() -> Self {
         let (address, listener) = listen();
         let (_, asked) = channel();
@@ -73,25 +73,25 @@ impl Canned {
         Self { address, asked }
     }
 
-    /// Its bucket as a store's address.
+    /// Its bucket, as a store's address.
     pub fn url(&self) -> String {
         holdall_servers::s3::url("http", self.address, "p")
     }
 
-    /// The next request's head that it got, in lower case.
+    /// The head of the next request that it got, in lower case.
     pub fn asked(&self) -> String {
         self.asked.recv_timeout(Duration::from_secs(30)).unwrap().to_ascii_lowercase()
     }
 }
 
-/// Passes on what comes, and counts the connections that are made.
+/// Passes everything on, and counts the connections.
 pub struct Counting {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
 impl Counting {
-    /// In front of the server at `upstream`.
+    /// Starts in front of the server at `upstream`.
     pub fn start(upstream: SocketAddr) -> Self {
         let (address, listener) = listen();
         let connections = Arc::<AtomicUsize>::default();

@@ -1,4 +1,4 @@
-//! Servers as people have them. A row is a habit, and what a store on such a server is.
+//! Servers as people have them. Each row has a habit, and how a store on such a server works.
 
 use super::{run, store};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ struct Row {
     habits: Habits,
     mode: Mode,
     may_delete: bool,
-    /// What is said of it, if it is not as good as can be.
+    /// What the report says about it, if it is not perfect.
     told: &'static str,
 }
 
@@ -42,7 +42,7 @@ const fn kept(status: u16, code: &'static str) -> Row {
 
 const ROWS: &[Row] = &[
     row(NONE, Mode::Swap, true, ""),
-    // As Backblaze B2 and Aliyun OSS are reported to answer, and what a gateway makes of that.
+    // As Backblaze B2 and Aliyun OSS are reported to answer, and as a gateway may change that.
     without_conditions(501, "NotImplemented"),
     without_conditions(501, ""),
     without_conditions(400, "NotImplemented"),
@@ -101,14 +101,14 @@ fn puts_succeed_once_on_every_kind_of_server() {
                 assert!(matches!(again, Err(StoreError::Precondition { .. })), "{habits:?}: {again:?}");
             }
         });
-        // What was learned by the first put is not asked again.
+        // What the first put has learned is not tried again.
         let puts =
             fake.asked().into_iter().filter(|asked| asked.method == "PUT" && asked.path.contains("seg/00/b"));
         assert!(puts.count() <= 2, "{habits:?}");
     }
 }
 
-/// A look before a put decides nothing between two who swap.
+/// A look before a put decides nothing between two clients that swap.
 #[test]
 fn no_head_is_swapped_where_nobody_decides() {
     for habits in ROWS.iter().map(|row| row.habits).filter(|habits| habits.refuses_conditions.is_some()) {

@@ -1,4 +1,4 @@
-//! What the way to a server may be like: broken, silent, slow, or not secret.
+//! Connections to a server that are broken, silent, slow or not secret.
 
 use super::canned::{Canned, Counting};
 use super::{NO_DRIP, NO_SILENCE, credentials, limited, parsed, run, store, unreachable};
@@ -16,7 +16,7 @@ use holdall_servers::tls::Authority;
 use std::path::Path;
 use std::time::Duration;
 
-/// The address with certificates to trust.
+/// The address, with the certificates to trust.
 fn trusting(url: &str, ca: &Path) -> String {
     format!("{url}&ca={}", ca.display())
 }
@@ -48,7 +48,7 @@ fn trusts_a_private_authority_only_where_configured() {
     });
 }
 
-/// The proxy alone knows where the name is.
+/// Only the proxy can resolve the name.
 #[test]
 fn a_bucket_is_asked_through_a_proxy_where_that_is_set() {
     let authority = Authority::new();
@@ -86,7 +86,7 @@ fn a_bucket_is_asked_through_a_proxy_where_that_is_set() {
     });
 }
 
-/// As people make them for a server at home.
+/// A certificate as people make it for a server at home.
 #[test]
 fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
     let authority = Authority::of_server("127.0.0.1", 2);
@@ -96,7 +96,7 @@ fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
         let trusting_store = |ca: &Authority| store(&trusting(&url, &ca.pem()));
         trusting_store(&authority).put("a", Bytes::from_static(b"x"), When::Absent).await.unwrap();
         assert!(unreachable(store(&url).list("").await).contains("ca="));
-        // Another one for the same name is not that one.
+        // Another certificate for the same name is refused.
         unreachable(trusting_store(&Authority::of_server("127.0.0.1", 2)).list("").await);
 
         for (host, days, words) in
@@ -145,7 +145,7 @@ fn a_network_that_is_cut_says_nothing_of_tls() {
     run(async {
         let reason = unreachable(store(&cut.url()).list("").await);
         assert!(reason.contains("https://"), "{reason}");
-        // It has answered without.
+        // This server has answered without TLS before.
         let store = store(&known.url());
         let _ = store.get("a", None).await;
         let reason = unreachable(store.list("").await);
@@ -173,7 +173,7 @@ fn silence_ends() {
             for result in [
                 store.get("a", None).await.map(drop),
                 store.put("a", Bytes::from(vec![0; 1 << 20]), When::Always).await.map(drop),
-                // More than the kernel takes, so that it stops in the middle.
+                // More than the kernel buffers, so that the put stops in the middle.
                 store.put("a", Bytes::from(vec![0; 32 << 20]), When::Always).await.map(drop),
                 store.head("a").await.map(drop),
                 store.list("").await.map(drop),
@@ -186,7 +186,7 @@ fn silence_ends() {
     });
 }
 
-/// Without a limit, and with one that slows nothing down: it buys nobody time.
+/// One without a limit, and one whose limit slows nothing down, which must extend no time-out.
 fn pacers() -> [Pacer; 2] {
     let limited = Pacer::new();
     for way in [Way::Up, Way::Down] {
@@ -238,7 +238,7 @@ fn connections_are_used_again() {
             store.head(&name).await.unwrap();
         }
         store.list("").await.unwrap();
-        // Some requests begin before the connection of the last one is back.
+        // Some requests begin before the previous connection is free again.
         assert!(counting.connections() <= 10, "{} for a hundred requests", counting.connections());
     });
 }

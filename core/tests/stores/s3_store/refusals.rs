@@ -1,4 +1,4 @@
-//! What a server refuses, and what answers in place of one.
+//! Refusals of a server, and answers from something that is not one.
 
 use super::canned::Canned;
 use super::{NO_LIMITS, checked, credentials, denied, limited, run, store, store_as, unknown, unreachable};
@@ -20,7 +20,7 @@ fn keys(access: &str, secret: &str, token: Option<&str>) -> Credentials {
     }
 }
 
-/// One of each verb.
+/// One request of each verb.
 async fn all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let body = || Bytes::from_static(b"body");
     vec![
@@ -149,7 +149,7 @@ fn login_pages_are_no_data() {
         ] {
             let canned = Canned::saying(status, headers, PAGE);
             for (verb, result) in all(&*store(&canned.url())).await.into_iter().enumerate() {
-                // A HEAD has no body to tell a page by, so it asks again.
+                // A HEAD has no body that could show the page, so the client asks again.
                 let reason = unreachable(result);
                 assert!(reason.contains("login"), "{status}, verb {verb}: {reason}");
             }
@@ -171,7 +171,7 @@ fn answers_that_are_not_s3_are_no_news() {
             let canned = Canned::saying(status, headers, body);
             let results = all(&*store(&canned.url())).await;
             for (verb, result) in results.into_iter().enumerate() {
-                // A delete says nothing but that it was done.
+                // A delete has no answer except that it was done.
                 if !(verb == 6 && status == "200 OK") {
                     assert!(!unreachable(result).is_empty(), "{status} {body}, verb {verb}");
                 }

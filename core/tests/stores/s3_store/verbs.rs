@@ -1,4 +1,4 @@
-//! What every store has to do, on a real server.
+//! What every store must do, on a real server.
 
 use super::{run, store};
 use bytes::Bytes;
@@ -81,7 +81,7 @@ fn conditions_hold() {
         let second = put("b", When::Matches(first.clone())).await.unwrap();
         assert_ne!(first, second);
         assert_eq!(put("c", When::Matches(first)).await, Err(lost("head/1")));
-        // A server may refuse a large body before it has come, and close: then nobody knows.
+        // A server may refuse a large body before all of it has arrived, and close the connection. Then the result is unknown.
         let error = store.put("head/1", Bytes::from(vec![0; 8 << 20]), When::Absent).await.unwrap_err();
         assert!(
             matches!(error, StoreError::Precondition { .. } | StoreError::Unreachable { .. }),
@@ -93,7 +93,7 @@ fn conditions_hold() {
     });
 }
 
-/// How many of sixteen that put the same new name at once are told that they made it.
+/// How many of sixteen clients that put the same new name at once succeed.
 async fn winners(store: &Arc<dyn Store>, name: &str) -> usize {
     let put = |writer: u32| {
         let (store, name) = (store.clone(), name.to_owned());
