@@ -1,4 +1,4 @@
-//! What the tests of attaching share: directories that are cleared however a test ends, a daemon to talk to, a writer.
+//! Shared by the tests of attaching: directories that are cleaned up however a test ends, a daemon to talk to, and a writer.
 
 pub use crate::writer::{Writer, pattern, verify};
 
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 pub const DRIVE_BYTES: u64 = 64 << 20;
 
-/// Fails with the name of what is missing.
+/// Fails and names what is missing.
 pub fn require() {
     assert!(rustix::process::geteuid().is_root(), "these tests mount: run them as root");
     for device in ["/dev/fuse", "/dev/loop-control"] {
@@ -33,7 +33,7 @@ pub fn require() {
     }
 }
 
-/// The model daemon, which `cargo test` builds beside the tests.
+/// The model daemon, which `cargo test` builds with the tests.
 pub fn daemon() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples/attach_daemon");
@@ -41,7 +41,7 @@ pub fn daemon() -> PathBuf {
     path
 }
 
-/// Directories and a drive's identity for one test; whatever is left of it is taken down at the end.
+/// Directories and a drive's identity for one test. Leftovers are taken down at the end.
 pub struct Bench {
     root: tempfile::TempDir,
     pub identity: Identity,
@@ -65,12 +65,12 @@ impl Bench {
         self.root.path().canonicalize().unwrap().join(name)
     }
 
-    /// Where the drive is mounted; made by whoever mounts it.
+    /// Where the drive is mounted. The mount creates it.
     pub fn mountpoint(&self) -> PathBuf {
         self.path("mnt")
     }
 
-    /// The file behind a daemon's drive.
+    /// The file that backs a daemon's drive.
     pub fn file(&self) -> PathBuf {
         let path = self.path(&format!("{}.img", self.identity.uuid));
         if !path.exists() {
@@ -90,7 +90,7 @@ impl Bench {
         vec![KnownDrive { uuid: self.identity.uuid, name: self.identity.name.clone(), service }]
     }
 
-    /// Nothing of this test is mounted, attached or running any more.
+    /// Checks that nothing of this test is still mounted, attached or running.
     pub fn assert_nothing_left(&self) {
         let root = self.root.path().to_str().unwrap();
         let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
@@ -109,14 +109,14 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // For a test that failed; after one that did not there is nothing.
+        // Needed only after a test that failed.
         if let Err(error) = attach::take_down(self.identity.uuid, &self.site) {
             eprintln!("not cleaned up: {error}");
         }
     }
 }
 
-/// The model daemon. Dropping it is kill -9.
+/// The model daemon. Dropping it kills it with kill -9.
 pub struct Daemon {
     child: Child,
     stdin: ChildStdin,
@@ -130,7 +130,7 @@ impl Daemon {
         Daemon { child, stdin, stdout }
     }
 
-    /// Reads until a line begins so, and gives the line's rest.
+    /// Reads until a line begins like this, and returns the rest of that line.
     pub fn hear(&mut self, beginning: &str) -> String {
         let mut heard = String::new();
         loop {
@@ -142,18 +142,18 @@ impl Daemon {
         }
     }
 
-    /// Says a line; it ends with a space for a command without arguments.
+    /// Sends a line. A command without arguments still ends with a space.
     pub fn say(&mut self, line: &str) {
         writeln!(self.stdin, "{line} ").unwrap();
     }
 
-    /// Has it stand still, with all that it serves.
+    /// Stops the process, and with it everything that it serves.
     pub fn stop(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     }
 
-    /// Kills the processes that it has started for `subcommand`, and waits until they are gone.
+    /// Kills the processes that the daemon has started for `subcommand`, and waits until they are gone.
     pub fn kill_children(&self, subcommand: &str) {
         let mut killed = 0;
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {

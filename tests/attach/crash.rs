@@ -1,5 +1,5 @@
-//! The daemon is killed, replaced, or both it and its keeper die, by loop on this computer's kernel, as root: the next
-//! daemon goes on under the mount, or the doctor takes down what is left and a new attach works.
+//! The daemon is killed or replaced, or dies together with its keeper; with loop devices on this computer's kernel, as root.
+//! Either the next daemon continues under the mount, or the doctor takes the rest down and a new attach works.
 
 use crate::bench::{Bench, Writer, pattern, verify};
 use holdall::api::Finding;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const STEPS: [&str; 6] = ["Recorded", "DiskMounted", "Kept", "DeviceMade", "Formatted", "Mounted"];
 
-/// What is not as it should be, apart from what this computer lacks.
+/// The findings about drives, without those about what this computer lacks.
 fn about_drives(findings: &[Finding]) -> Vec<&Finding> {
     let ours = |finding: &&Finding| finding.subject.starts_with("drive ") || finding.subject == "keeper";
     findings.iter().filter(ours).filter(|finding| !finding.ok).collect()
@@ -43,7 +43,7 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
         daemon.hear(step);
         drop(daemon);
         let mut daemon = bench.start("loop", None);
-        // What the keeper has can be gone on with; before, there is nothing to go on with.
+        // The next daemon resumes what the keeper holds. Before these steps the keeper holds nothing.
         let resumes = !matches!(step, "Recorded" | "DiskMounted");
         daemon.hear(if resumes { "resumed" } else { "attached" });
         let findings = doctor::diagnose(&bench.site, &bench.known(Service::Serves)).unwrap();
@@ -54,7 +54,7 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
 
 #[test]
 fn the_next_daemon_gets_on_whenever_its_predecessor_was_killed() {
-    // At no step: wherever it is when the signal arrives, in the middle of mkfs or of the mount.
+    // Not at a step, but wherever it is when the signal arrives: in the middle of mkfs or of the mount.
     for after in ["Kept", "Kept", "Kept", "DeviceMade", "DeviceMade", "DeviceMade", "Formatted", "Formatted"]
     {
         let bench = Bench::new();
@@ -95,7 +95,7 @@ fn the_doctor_cleans_up_wherever_a_daemon_was_killed() {
         if keeper_dies && step != "Recorded" {
             kill_keeper(&bench);
         }
-        // What a service is taking up is left to it.
+        // The doctor leaves alone what a service is reopening.
         let findings = doctor::repair(&bench.site, &bench.known(Service::Opens)).unwrap();
         assert!(about_drives(&findings).is_empty(), "{step}: {findings:#?}");
         let findings = doctor::diagnose(&bench.site, &bench.known(Service::Rests)).unwrap();
@@ -191,7 +191,7 @@ fn the_doctor_takes_down_a_hanging_daemon_without_hanging_itself() {
     let path = bench.mountpoint().join("letter");
     let open = File::create(&path).unwrap();
     daemon.stop();
-    // It waits for the daemon, in the kernel.
+    // The write waits in the kernel for the daemon.
     let waiting = std::thread::spawn(move || {
         let mut open = open;
         open.write_all(&pattern(1)).and_then(|()| open.sync_all())
@@ -235,7 +235,7 @@ fn fsynced_data_survives_the_death_of_daemon_and_keeper() {
     close(&bench, daemon);
 }
 
-/// The old loop device goes when its last file is closed, which the kernel does a moment after the close.
+/// The old loop device disappears a moment after its last file was closed.
 fn close_others(bench: &Bench) {
     let disk = bench.path("run/disks");
     let devices = || {

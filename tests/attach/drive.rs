@@ -1,4 +1,4 @@
-//! A drive from a device to a mounted file system and back, by loop, on this computer's kernel, as root.
+//! A drive from a device to a mounted file system and back, with loop devices on this computer's kernel, as root.
 
 use crate::bench::{Bench, DRIVE_BYTES, PATIENCE, Writer};
 use holdall::api::AttachMode;
@@ -49,7 +49,7 @@ fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
     mounted.unmount().unwrap();
     assert!(!bench.mountpoint().exists(), "the mount point was made by us");
 
-    // A second time there is a file system, and it is not made again; a directory that was there stays.
+    // The second time a file system exists, and it is not created again. A directory that existed before stays.
     fs::create_dir(bench.mountpoint()).unwrap();
     let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
     assert_eq!(fs::read(&file).unwrap(), crate::bench::pattern(1));
@@ -75,7 +75,7 @@ fn concurrent_attaches_and_detaches_keep_the_shared_keeper() {
         let started = others.each_ref().map(|identity| scope.spawn(move || come_and_go(identity)));
         started.map(|thread| thread.join().is_ok()).into()
     });
-    // What a failure has left would be waited for for ever.
+    // A leftover of a failure would make the test wait forever.
     for (identity, _) in others.iter().zip(&went_well).filter(|(_, well)| !**well) {
         let _ = attach::take_down(identity.uuid, &bench.site);
     }
@@ -169,16 +169,16 @@ fn a_mount_in_use_names_the_process_that_holds_it() {
     bench.assert_nothing_left();
 }
 
-/// A process with mounts of its own, as a container's or a service's, that were copied when it started.
+/// A process with its own mounts, like a container or a service, copied when it started.
 struct Container(std::process::Child);
 
 impl Container {
-    /// It follows nothing that happens here. It prints a line once it is there and then waits in `directory`.
+    /// A process that sees no later mounts of this computer. It prints a line when it is ready, and then waits in `directory`.
     fn start(directory: &std::path::Path) -> Self {
         Self::run("private", "cd \"$0\"", directory)
     }
 
-    /// One that follows what happens here, and sees nothing of `directory`, as with systemd's ProtectHome=.
+    /// A process that sees later mounts of this computer but nothing of `directory`, as with systemd's ProtectHome=.
     fn start_without(directory: &std::path::Path) -> Self {
         Self::run("slave", "mount -t tmpfs none \"$0\"", directory)
     }
@@ -207,7 +207,7 @@ fn a_copied_mount_in_a_container_does_not_block_detaching() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let mut attached = attach(&bench, &device);
-    // One that stays: the kernel unmounts what is mounted on a directory that is removed, everywhere.
+    // A directory that stays: the kernel unmounts everything from a removed directory, everywhere.
     fs::create_dir(bench.mountpoint()).unwrap();
     let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
     let container = Container::start(std::path::Path::new("/"));
@@ -217,7 +217,7 @@ fn a_copied_mount_in_a_container_does_not_block_detaching() {
     let inside = fs::read_to_string(format!("/proc/{}/mountinfo", container.0.id())).unwrap();
     assert!(!inside.contains(bench.mountpoint().to_str().unwrap()), "{inside}");
 
-    // All of it came to the device.
+    // All of it reached the device.
     let mut attached = attach(&bench, &device);
     let mounted = filesystem::mount(&attached, &options(&bench)).unwrap();
     assert_eq!(fs::read(bench.mountpoint().join("letter")).unwrap(), crate::bench::pattern(1));
@@ -232,7 +232,7 @@ fn a_service_without_the_home_directory_does_not_block_unmounting() {
     let bench = Bench::new();
     let home = bench.path("home");
     fs::create_dir(&home).unwrap();
-    // As all mounts are under systemd: what is mounted below it comes to whoever follows.
+    // As with all mounts under systemd: mounts below it also appear in every namespace that follows.
     let run = |program: &str, arguments: &[&str]| {
         let status = std::process::Command::new(program).args(arguments).arg(&home).status().unwrap();
         assert!(status.success(), "{program} {arguments:?}");
@@ -300,7 +300,7 @@ fn a_freeze_stops_writers_until_the_thaw() {
     let mut frozen = mounted.freeze(PATIENCE).unwrap();
     let other = mounted.freeze(PATIENCE).unwrap_err();
     assert!(matches!(other, PrivilegedError::Refused(Refused::AlreadyFrozen { .. })), "{other}");
-    // One record may have been under way; the next one waits.
+    // One record may have been in progress. The next one waits.
     let written = writer.written();
     mounted.usage().unwrap();
     assert!(writer.written() <= written + 1);
@@ -308,11 +308,11 @@ fn a_freeze_stops_writers_until_the_thaw() {
     frozen.thaw().unwrap();
     writer.progress(2);
 
-    // The clock thaws where nobody does, and the one who comes too late is told.
+    // Without a thaw, the deadline thaws the file system, and a late thaw fails.
     let frozen = mounted.freeze(Duration::from_millis(1)).unwrap();
     writer.progress(2);
     assert!(matches!(frozen.thaw(), Err(FreezeEnded::Expired)));
-    // So does giving it up.
+    // Dropping the freeze thaws it, too.
     drop(mounted.freeze(PATIENCE).unwrap());
     writer.progress(2);
     writer.stop();
@@ -361,19 +361,19 @@ fn abandons_a_hanging_operation_and_leaves_the_system_clean() {
     let mount = Privileged::Mount { target: attached.target().clone(), read_only: false };
     for operation in [probe, mount] {
         let fds = [directory.as_fd()];
-        // Whether its process can die before the device answers is the kernel's affair.
+        // The kernel decides whether the process can die before the device answers.
         let hung = bench.site.deputy.perform(&operation, &fds, Duration::from_millis(300));
         assert!(matches!(hung, Err(PrivilegedError::Deadline { .. })), "{hung:?}");
     }
     drop(directory);
-    // The device answers after all, and what was given up does not appear.
+    // The device answers after all, but the abandoned operation has no effect.
     device.set_reads(Policy::Now);
     device.release();
     attached.detach().unwrap();
     fs::remove_dir(bench.mountpoint()).unwrap();
     bench.assert_nothing_left();
 
-    // The same, but the device never answers.
+    // The same, with a device that never answers.
     let attached = attach(&bench, &device);
     device.set_reads(Policy::Held);
     let probe = Privileged::Probe { target: attached.target().clone() };
@@ -431,7 +431,7 @@ fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
     mounted.unmount().unwrap();
     assert!(!has_errors());
 
-    // What takes a decision is left to a person, and not mounted.
+    // A file system whose repair needs a decision is left to a person, and is not mounted.
     run("debugfs", &["-w", "-R", "clri <2>"], attached.block_device());
     run("tune2fs", &["-E", "force_fsck"], attached.block_device());
     match filesystem::mount(&attached, &options(&bench)) {
@@ -448,7 +448,7 @@ fn a_file_system_with_errors_is_checked_before_it_is_mounted() {
 fn probing_waits_until_a_leftover_mkfs_has_ended() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
-    // As mkfs has it.
+    // As mkfs opens it.
     let mut exclusive = fs::File::options();
     exclusive.read(true).custom_flags(libc::O_EXCL);
     let exclusive = exclusive.open(attached.block_device()).unwrap();
@@ -501,8 +501,8 @@ fn mounts_an_unclean_version_read_only() {
     bench.assert_nothing_left();
 }
 
-/// As a daemon that is killed while it waits for the mount: it must not appear when the device answers after all, for
-/// the next daemon has seen by then that there is none.
+/// As if a daemon was killed while it waits for the mount. The mount must not appear when the device answers after all, since the
+/// next daemon has already seen that there is none.
 #[test]
 fn no_mount_appears_after_its_requester_is_gone() {
     let bench = Bench::new();
@@ -540,7 +540,7 @@ fn no_mount_appears_after_its_requester_is_gone() {
     device.release();
     assert_eq!(process.wait().unwrap().signal(), Some(libc::SIGIO));
     drop(directory);
-    // Refused if it were mounted.
+    // This would be refused if it were mounted.
     attached.detach().unwrap();
     fs::remove_dir(bench.mountpoint()).unwrap();
     bench.assert_nothing_left();

@@ -1,5 +1,5 @@
-//! Attaching where the kernel has nbd, and growing, which takes all of root's rights: in User Mode Linux. Tests named
-//! `guest_` are ignored where they are listed: the others start a guest kernel and run them there.
+//! Attaching on a kernel with nbd, and growing, which needs full root rights: in User Mode Linux. Tests named `guest_` are
+//! ignored in an ordinary run. The other tests start a guest kernel and run them there.
 
 use crate::bench::{Bench, DRIVE_BYTES, Daemon, GrowingDevice, Writer, verify};
 use crate::guest::{self, assert_guest};
@@ -97,8 +97,8 @@ fn guest_replaced() {
     close(&bench, daemon);
 }
 
-/// The guest's kernel (6.1) cannot repeat requests that a dead daemon had taken, so that a mount survives a handover
-/// and not kill -9; what it may not do is to wait for ever.
+/// The guest's kernel (6.1) cannot repeat requests that a dead daemon had taken. So a mount survives a handover but not kill -9.
+/// It must never wait forever.
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_cannot_resend() {
@@ -191,7 +191,8 @@ fn guest_open_file() {
     close(&bench, daemon);
 }
 
-/// A number alone could be another one's by the time it is used: without the device itself nothing is detached.
+/// A device number alone could belong to another device by the time it is used: nothing is detached without proof of the device
+/// itself.
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_held_by_force() {

@@ -1,5 +1,5 @@
-//! A drive from a device to a mounted file system and back: by loop on this computer's kernel, and by nbd in User Mode
-//! Linux; as root.
+//! A drive from a device to a mounted file system and back: with loop devices on this computer's kernel, and with nbd in User
+//! Mode Linux. Runs as root.
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
 

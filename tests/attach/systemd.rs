@@ -1,4 +1,4 @@
-//! The unit in packaging/systemd, under systemd itself: it notifies, and a mounted drive lives through a reload (an
+//! The unit in packaging/systemd, under systemd itself: it sends notifications, and a mounted drive survives a reload (an
 //! upgrade), a killed daemon and a restart. In User Mode Linux, with nbd.
 
 use std::path::Path;

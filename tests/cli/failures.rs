@@ -1,4 +1,4 @@
-//! Errors: three lines or one object on standard error, and an exit code that means something.
+//! Errors: three lines or one object on standard error, and a meaningful exit code.
 
 use crate::fake::Reply;
 use crate::place::Place;

@@ -1,4 +1,4 @@
-//! A daemon that answers as it is told, and remembers what it was asked.
+//! A fake daemon that gives prepared answers, and remembers the requests.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
-/// For what must happen; a test that gets here has failed.
+/// For things that must happen. A test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An answer.
@@ -41,12 +41,12 @@ impl Reply {
         Reply::new(200, "application/json", vec![value.to_string()])
     }
 
-    /// A POST's answer, of one frame for each line.
+    /// A POST's answer, with one frame for each line.
     pub fn lines(lines: &[Value]) -> Reply {
         Reply::new(200, "application/x-ndjson", lines.iter().map(|line| format!("{line}\n")).collect())
     }
 
-    /// A POST's answer that is only a result.
+    /// A POST's answer that consists of a result only.
     pub fn result(value: Value) -> Reply {
         Reply::lines(&[serde_json::json!({ "result": value })])
     }
@@ -61,13 +61,13 @@ impl Reply {
         Reply::new(200, "text/event-stream", frames.iter().map(|frame| (*frame).to_owned()).collect())
     }
 
-    /// Keeps the connection open after what is said.
+    /// Keeps the connection open after the frames.
     pub fn and_stays(mut self) -> Reply {
         self.stays = true;
         self
     }
 
-    /// Ends the daemon after what is said.
+    /// Ends the daemon after the frames.
     pub fn and_dies(mut self) -> Reply {
         self.last = true;
         self
@@ -78,12 +78,12 @@ impl Reply {
     }
 }
 
-/// What the daemon was asked.
+/// A request to the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// Method and path.
     pub what: String,
-    /// The body; null where there is none.
+    /// The body, or null if there is none.
     pub body: Value,
 }
 
@@ -96,7 +96,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Listens on `socket`. Answers to the same request are given in turn; the last one again and again.
+    /// Listens on `socket`. Answers to the same request are given in turn; the last one is repeated.
     pub fn listen(socket: &Path, replies: &[(&str, Reply)]) -> Fake {
         let mut turns: HashMap<String, VecDeque<Reply>> = HashMap::new();
         let daemon = serde_json::json!({"version": "0.1.0", "pid": 7, "uptime_ms": 90_000});
@@ -120,18 +120,18 @@ impl Fake {
         Fake { asked, left, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// What was asked so far, apart from whether it is there.
+    /// The requests so far, without those that only check whether the daemon is there.
     pub fn asked(&self) -> Vec<Asked> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|asked| asked.what != "GET /v1/daemon").cloned().collect()
     }
 
-    /// Waits until a client has closed the connection of an answer that stays open; returns what it had asked.
+    /// Waits until a client has closed the connection of an answer that stays open. Returns its request.
     pub fn left(&self) -> String {
         self.left.recv_timeout(PATIENCE).expect("the client closes its connection")
     }
 
-    /// Waits until the daemon has died of its own.
+    /// Waits until the daemon has ended on its own.
     pub fn died(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
@@ -200,7 +200,7 @@ async fn answer(
     Ok(response.body(body).unwrap())
 }
 
-/// A body of frames that then stays open, or takes the daemon with it.
+/// A body of frames. After them the connection stays open, or the daemon ends.
 struct Frames {
     frames: VecDeque<String>,
     left: Option<Left>,
@@ -231,7 +231,7 @@ impl Drop for Frames {
     }
 }
 
-/// Tells the test that a client has gone.
+/// Reports to the test that a client has gone.
 struct Left(String, Sender<String>);
 
 impl Drop for Left {

@@ -1,4 +1,4 @@
-//! Ctrl-C cancels a request by closing its connection, and says what that leaves.
+//! Ctrl-C cancels a request by closing its connection, and says what remains.
 
 use crate::fake::Reply;
 use crate::place::{Place, Ran};

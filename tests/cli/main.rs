@@ -1,6 +1,6 @@
-//! The command line against a daemon that only pretends: requests, words, exit codes, and how the daemon is started.
+//! The command line against a fake daemon: requests, words, exit codes, and how the daemon is started.
 
-// clippy's permission for tests ends at functions that are no tests themselves.
+// clippy's permission for tests does not cover functions that are not tests.
 #![allow(clippy::unwrap_used)]
 
 mod events;

@@ -1,4 +1,4 @@
-//! Pinning on a terminal waits and shows how far it is; Ctrl-C ends the wait, and not the pin.
+//! Pinning on a terminal waits and shows its progress. Ctrl-C ends the wait, but not the pin.
 
 use crate::fake::Reply;
 use crate::place::Place;

@@ -1,4 +1,4 @@
-//! A computer for one test: its directories, a copy of `holdall`, and what to run as holdalld.
+//! A computer for one test: its directories, a copy of `holdall`, and a program that runs as holdalld.
 
 use crate::fake::{Fake, Reply};
 use holdall_servers::secrets;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// In each passphrase and password of these tests.
+/// A part of every passphrase and password in these tests.
 pub const SECRET: &str = "hunter";
 
 pub struct Place {
-    /// Short paths: a socket's may have 108 bytes.
+    /// Its path is short, since a socket's path may have at most 108 bytes.
     home: TempDir,
-    /// On the file system of the built program, so that it can be linked: a copy that is still open for writing in
-    /// another test's child cannot be run.
+    /// On the file system of the built program, so that it can be linked. A copy could not be run while another test's child
+    /// still has it open for writing.
     programs: TempDir,
 }
 
@@ -60,7 +60,7 @@ impl Place {
         symlink(stubs.join(stub), self.programs.path().join("holdalld")).unwrap();
     }
 
-    /// `holdall` with these arguments, separated by blanks, and an environment of which all is known.
+    /// `holdall` with these arguments, separated by blanks, in a fully known environment.
     pub fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(self.programs.path().join("holdall"));
         command
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// How it ended and what it printed.
+/// The exit code and the output.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
@@ -104,7 +104,7 @@ impl Ran {
 }
 
 impl From<Output> for Ran {
-    /// Nothing that is printed says what was typed, or was in a file.
+    /// Checks that nothing printed contains typed text or a file's secret.
     fn from(output: Output) -> Ran {
         let text = |bytes| {
             let text = String::from_utf8(bytes).unwrap();

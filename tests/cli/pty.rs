@@ -1,4 +1,4 @@
-//! A terminal with somebody at it.
+//! A terminal with a person at it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command};
 
-/// How long a command may say nothing.
+/// How long a command may be silent.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 pub struct Pty {
@@ -25,14 +25,14 @@ impl Pty {
         Pty { screen: screen.into(), terminal, seen: String::new() }
     }
 
-    /// Runs a command on it.
+    /// Runs a command on the terminal.
     pub fn spawn(&self, mut command: Command) -> Child {
         let terminal = || self.terminal.try_clone().unwrap();
         command.stdin(terminal()).stdout(terminal()).stderr(terminal()).env("TERM", "xterm");
         command.spawn().unwrap()
     }
 
-    /// Waits until the screen shows `text`, beyond what was waited for before; fails if it does not come.
+    /// Waits until the screen shows `text` after the text found before; fails if it does not appear.
     pub fn wait_for(&mut self, text: &str) {
         loop {
             if let Some(at) = self.seen.find(text) {
@@ -54,7 +54,7 @@ impl Pty {
         self.screen.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Whether what is typed is shown.
+    /// Whether typed text is shown.
     pub fn echoes(&self) -> bool {
         rustix::termios::tcgetattr(&self.terminal)
             .unwrap()
@@ -62,7 +62,7 @@ impl Pty {
             .contains(rustix::termios::LocalModes::ECHO)
     }
 
-    /// Waits until the command has ended; returns its exit code and what is on the screen beyond what was waited for.
+    /// Waits until the command has ended. Returns its exit code, and the screen after the text found before.
     pub fn finish(self, mut child: Child) -> (Option<i32>, String) {
         let Pty { mut screen, terminal, mut seen } = self;
         // With the last terminal descriptor closed, reading ends with EIO.

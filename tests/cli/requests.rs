@@ -1,4 +1,4 @@
-//! Each command makes exactly one request, and with --json prints its result as it is.
+//! Each command sends exactly one request, and with --json prints its result unchanged.
 
 use crate::fake::{Asked, Reply};
 use crate::place::Place;
@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
             json!({"at": null, "attach": "auto", "read_only": false, "snapshot": null, "take_over": true}),
             opened(),
         ),
-        // Nobody sees how far it is: nobody waits, unless that is asked for.
+        // No terminal shows the progress, so the command waits only if asked to.
         case(
             "pin /mnt/w/letters",
             "POST /v1/pins",
@@ -275,7 +275,7 @@ fn the_daemon_is_given_absolute_paths() {
 #[test]
 fn a_snapshot_without_a_label_is_called_after_the_local_time() {
     let what = "POST /v1/drives/work/snapshots";
-    // A day apart, so that no clock has the same date in both.
+    // A day apart, so that no clock shows the same date in both zones.
     let labels = ["EAST-12", "WEST+12"].map(|zone| {
         let (place, fake) = Place::with_daemon(&[(what, Reply::result(snapshot()))]);
         let output = place.command("drive snapshot create work").env("TZ", zone).output().unwrap();

@@ -46,7 +46,7 @@ pub fn opened() -> Value {
     })
 }
 
-/// A folder of which some is still to come.
+/// A folder that is still being downloaded.
 pub fn pin() -> Value {
     json!({
         "drive": "work", "path": "letters", "at": "/home/ann/Holdall/work/letters", "state": "Syncing",

@@ -1,4 +1,4 @@
-//! The daemon is started where none runs.
+//! Commands start the daemon if it does not run.
 
 use crate::fake::{Fake, Reply};
 use crate::place::{Place, Ran};
@@ -11,7 +11,7 @@ fn lists_drives() -> [(&'static str, Reply); 1] {
     [("GET /v1/drives", Reply::document(json!([drive()])))]
 }
 
-/// A place where `holdalld` makes the fake daemon reachable.
+/// A place where starting `holdalld` makes the fake daemon reachable.
 fn with_startable_daemon() -> (Place, Fake) {
     let place = Place::new();
     place.install("claims-the-socket");
@@ -105,7 +105,7 @@ fn in_the_foreground_it_becomes_the_daemon() {
     assert_eq!((ran.code, ran.out), (Some(4), format!("I am {pid} with 0 arguments\n")));
 }
 
-/// A fake daemon says that it is this process.
+/// A fake daemon that claims to be this process.
 fn stopped_by(pid: u32) -> (Place, Fake) {
     let daemon = json!({"version": "0.1.0", "pid": pid, "uptime_ms": 1});
     let stops = Reply::result(json!({})).and_dies();
@@ -114,12 +114,12 @@ fn stopped_by(pid: u32) -> (Place, Fake) {
 
 #[test]
 fn stopping_waits_for_the_process_to_end() {
-    // It ends when its input does, so also if this test fails.
+    // It ends when its input ends, so also if this test fails.
     let mut process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let (place, fake) = stopped_by(process.id());
     let mut child = place.command("daemon stop").spawn().unwrap();
     fake.died();
-    // It has not ended in the time that other commands take from beginning to end.
+    // It must still wait after longer than whole other commands take.
     for _ in 0..20 {
         assert_eq!(place.run("--version").code, Some(0));
     }

@@ -1,4 +1,4 @@
-//! Stores: logging in, and what they can do.
+//! Stores: logging in, and testing what they can do.
 
 use crate::fake::Reply;
 use crate::place::{Place, Ran};

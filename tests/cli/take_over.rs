@@ -1,4 +1,4 @@
-//! Taking a drive over from another computer: who has it is shown, and a person is asked.
+//! Taking a drive over from another computer: the command shows its holder, and asks.
 
 use crate::fake::Reply;
 use crate::place::{Place, Ran};
@@ -17,7 +17,7 @@ fn held() -> Value {
     held
 }
 
-/// A daemon whose drive another computer has, and that takes it then.
+/// A daemon whose drive another computer holds, and which then takes the drive.
 fn daemon() -> [(&'static str, Reply); 2] {
     let mut opened = opened();
     opened["took_over"] = held()["holder"].clone();

@@ -1,5 +1,5 @@
-//! The daemon's API as a program sees it: what it answers is what its OpenAPI document says, and a connection that is
-//! closed leaves nothing half done. Runs as root, with FUSE and loop devices.
+//! The daemon's API as a program sees it. Its answers match its OpenAPI document, and closing a connection leaves nothing half
+//! done. Runs as root, with FUSE and loop devices.
 
 use crate::bench::discreet;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A daemon with directories of its own. No secret that it was told is in what it writes.
+/// A daemon with its own directories. It must not write down any secret that it was given.
 struct Daemon {
     dir: TempDir,
     process: Child,
@@ -26,7 +26,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The lines of what is left.
+    /// The remaining lines.
     fn lines(self) -> Vec<Value> {
         self.body.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
     }
@@ -57,14 +57,14 @@ impl Daemon {
         self.path("run/daemon.sock")
     }
 
-    /// Asks, and returns once the answer has begun.
+    /// Sends a request, and returns once the answer has begun.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         self.told
             .borrow_mut()
             .extend(discreet::noted(body.into_iter().flat_map(discreet::secrets_of).collect()));
         let body = body.map(Value::to_string).unwrap_or_default();
-        // HTTP/1.0 ends a body by closing the connection: no chunks to take apart.
+        // HTTP/1.0 ends a body by closing the connection, so there are no chunks to parse.
         let request = format!("{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = BufReader::new(stream);
@@ -88,7 +88,7 @@ impl Daemon {
         self.ask("GET", path, None).document()
     }
 
-    /// Asks for what must succeed, and returns its result.
+    /// Sends a request that must succeed, and returns its result.
     fn post(&self, path: &str, body: &Value) -> Value {
         let last = self.ask("POST", path, Some(body)).lines().pop().unwrap();
         assert!(!last["result"].is_null(), "{path}: {last}");
@@ -101,7 +101,7 @@ impl Daemon {
         self.post("/v1/drives", &request);
     }
 
-    /// The status of drive `d` once `wanted` is true of it.
+    /// The status of drive `d`, once `wanted` holds for it.
     fn status_when(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         const LIMIT: Duration = Duration::from_secs(90);
         let begun = Instant::now();
@@ -141,7 +141,7 @@ fn spawn(dir: &TempDir) -> Child {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // A test that failed may have left the drive mounted, with a daemon or without.
+        // A test that failed may have left the drive mounted, with or without a daemon.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let ends: [&[&str]; 3] = [&["drive", "close", "d"], &["doctor", "--repair"], &["daemon", "stop"]];
@@ -159,7 +159,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The schema of an answer of `kind`.
+/// The schema of answers of `kind`.
 fn schema<'a>(document: &'a Value, method: &str, path: &str, status: u16, kind: &str) -> &'a Value {
     let responses = &document["paths"][path][method]["responses"];
     let response = if status == 200 { &responses["200"] } else { &responses["default"] };
@@ -168,7 +168,7 @@ fn schema<'a>(document: &'a Value, method: &str, path: &str, status: u16, kind: 
     schema
 }
 
-/// Has another program compare values with schemas.
+/// Has another program check values against schemas.
 fn validate(document: &Value, values: &[(Value, Value)]) {
     const PROGRAM: &str = "
 import json, sys, jsonschema
@@ -200,12 +200,12 @@ fn every_documented_request_is_served_and_answers_as_documented() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys().filter(|key| *key != "parameters") {
             seen += 1;
-            // It ends the daemon, or does not end itself.
+            // These end the daemon, or never end.
             if ["/v1/daemon/stop", "/v1/events", "/v1/overview", "/v1/doctor/repair"].contains(&path.as_str())
             {
                 continue;
             }
-            // Once for a drive that there is, where that changes nothing, and once for one that there is not.
+            // Once for an existing drive, if that changes nothing, and once for a missing one.
             let names: &[&str] = if method == "get" { &["d", "none"] } else { &["none"] };
             for name in names {
                 let asked = path.replace("{name}", name).replace("{label}", "none");
@@ -225,7 +225,7 @@ fn every_documented_request_is_served_and_answers_as_documented() {
     }
     assert!(seen > 25, "{seen} requests");
 
-    // Those that do something, on a drive that there is.
+    // Requests that change something, on an existing drive.
     let drive = "/v1/drives/{name}";
     for (path, body) in [
         (format!("{drive}/sync"), json!({})),
@@ -262,7 +262,7 @@ fn every_documented_request_is_served_and_answers_as_documented() {
     values.push((schema(&document, "get", "/v1/overview", 200, &overview.kind).clone(), told));
     validate(&document, &values);
 
-    // What is not documented is refused in the same form.
+    // Requests that are not documented are refused in the same form.
     let failure = json!({"$ref": "#/components/schemas/Failure"});
     let mut refused = Vec::new();
     for (method, path, body, status) in [
@@ -299,7 +299,7 @@ fn lists_a_stores_drives_to_anyone_who_can_unlock_them() {
     );
     assert_eq!((told("held"), told("is_fork")), (vec![json!(false); 2], vec![json!(false); 2]));
     assert_eq!(found[0]["current"]["size_bytes"], 64 << 20);
-    // What was told is what may be asked for, whatever it is to be called here.
+    // A listed drive can be added, under any local name.
     daemon.post(
         "/v1/drives/add",
         &json!({"name": "again", "store": store("store"), "drive": found[0]["uuid"]}),
@@ -326,20 +326,20 @@ fn a_client_that_hangs_up_leaves_nothing_half_done() {
     daemon.post("/v1/drives/d/open", &json!({"at": at, "attach": "loop"}));
     daemon.take_store_away();
     std::fs::write(at.join("file"), "what a person wrote").unwrap();
-    // These wait for the store. Hanging up ends the wait and nothing else, and nobody waits behind it.
+    // These wait for the store. Hanging up ends only the wait, and blocks no later request.
     for (path, body) in [("sync", json!({})), ("gc", json!({})), ("snapshots", json!({"label": "one"}))] {
         let answer = daemon.ask("POST", &format!("/v1/drives/d/{path}"), Some(&body));
         assert_eq!(answer.status, 200);
         drop(answer);
         assert_eq!(daemon.get("/v1/drives/d")["mountpoint"], json!(at));
     }
-    // What changes this computer goes on to its end.
+    // Changes to this computer run to their end.
     drop(daemon.ask("POST", "/v1/drives/d/close", Some(&json!({"wait": true}))));
     daemon.status_when(|status| status["mountpoint"].is_null());
     assert!(daemon.get("/v1/drives/d")["unpushed_bytes"].as_u64().unwrap() > 0);
     daemon.bring_store_back();
     daemon.status_when(|status| status["state"] == "Closed" && status["unpushed_bytes"] == 0);
-    // Also where the last of the closing is still on its way to the store.
+    // Even while the end of the closing is still being uploaded.
     drop(daemon.ask("POST", "/v1/drives/d/open", Some(&json!({"at": at, "attach": "loop"}))));
     daemon.status_when(|status| status["state"] == "Ready" && status["mountpoint"] == json!(at));
     assert_eq!(std::fs::read(at.join("file")).unwrap(), b"what a person wrote");
@@ -352,12 +352,12 @@ fn a_daemon_that_ends_says_so_to_those_who_wait() {
     let mut daemon = Daemon::start();
     daemon.create("d");
     let socket = daemon.path("nbd");
-    // It is served until somebody ends it.
+    // The drive is served until a client ends it.
     let mut serving = daemon.ask("POST", "/v1/drives/d/serve", Some(&json!({"socket": socket})));
     let mut first = String::new();
     serving.body.read_line(&mut first).unwrap();
     assert!(first.contains("nbd+unix"), "{first}");
-    // Meanwhile nobody waits behind it.
+    // Meanwhile other requests do not wait.
     daemon.post("/v1/drives/d/sync", &json!({}));
     let refused = daemon.ask("POST", "/v1/drives/d/open", None).lines();
     assert_eq!(refused.last().unwrap()["error"]["code"], "state");
@@ -368,7 +368,7 @@ fn a_daemon_that_ends_says_so_to_those_who_wait() {
     assert!(!socket.exists());
 }
 
-/// What is written and read of one drive that is open, with its store there and away.
+/// Writes and reads of one open drive, with its store present and away.
 #[test]
 fn reports_files_map_and_queue_of_an_open_drive() {
     let daemon = Daemon::start();
@@ -384,7 +384,7 @@ fn reports_files_map_and_queue_of_an_open_drive() {
     let named = |folder: &Value, name: &str| {
         folder.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone()
     };
-    // Of a drive that was just made hardly anything is taken by something.
+    // Hardly any of a new drive is in use.
     let map = daemon.get("/v1/drives/d/map");
     assert!(map["cells"].as_array().unwrap().iter().any(|cell| cell == "empty"), "{map}");
 
@@ -398,11 +398,11 @@ fn reports_files_map_and_queue_of_an_open_drive() {
     assert_eq!((one["state"].as_str(), one["pinned_by"].as_str()), (Some("always_keep"), Some("photos")));
     assert_eq!(daemon.ask("GET", "/v1/drives/d/folder?path=none", None).document()["code"], "not_found");
 
-    // What was just written is in the journal for a moment.
+    // New data is in the journal for a moment.
     daemon.status_when(|status| status["cache"]["pinned_bytes"].as_u64().unwrap() >= 300_000);
     assert_eq!(daemon.get("/v1/drives/d/queue"), json!([]));
 
-    // The store is away: what waits says how often it was tried, and why in vain.
+    // The store is away: the queue says how often each upload was tried, and why it failed.
     daemon.take_store_away();
     std::fs::write(mountpoint.join("more"), vec![9; 200_000]).unwrap();
     std::fs::File::open(&mountpoint).unwrap().sync_all().unwrap();
@@ -449,7 +449,7 @@ fn a_bundle_for_others_has_no_secrets_in_it() {
     let login = json!({"store": "s3://bucket?endpoint=https://s3.example.org", "credentials": credentials,
         "unchecked": true, "no_keyring": true});
     daemon.post("/v1/stores/login", &login);
-    // As if something had logged what nothing should.
+    // As if something had logged secrets.
     let log = "WARN reached https://ann:planted3@dav.example.org/files\n\
                WARN refused AKPLANTED1 with planted/secret+2\n\
                WARN passphrase=\"planted four\" is wrong\n\

@@ -1,5 +1,5 @@
-//! What tests of the product share: computers with directories of their own, and so with a daemon of their own; and
-//! places on the disk that can be filled up.
+//! Shared by the tests of the product: computers with their own directories, and so with their own daemon; and disk space that
+//! can be filled up.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 #[path = "../support/discreet.rs"]
 pub mod discreet;
 
-/// Far longer than anything here takes; whatever is not done by then hangs.
+/// Far longer than anything here takes. Anything unfinished by then hangs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Bench {
@@ -48,7 +48,7 @@ impl Bench {
         Machine::new(&self.path(name))
     }
 
-    /// A machine with a drive `d` that it has just made.
+    /// A machine with a new drive `d`.
     pub fn with_drive(&self) -> Machine {
         let machine = self.machine("a");
         machine.ok(&["drive", "create", "d", "--store", &self.store(), "--size", "256M", "--no-encryption"]);
@@ -56,16 +56,17 @@ impl Bench {
     }
 }
 
-/// A computer: directories of its own, and so a daemon of its own. When it ends, nothing that it has said or written says a
-/// secret that it was given.
+/// A computer: its own directories, and so its own daemon. At its end, nothing it has printed or written may contain a secret
+/// that it was given.
 pub struct Machine {
     pub dir: PathBuf,
     pub state: PathBuf,
     pub cache: PathBuf,
     pub runtime: PathBuf,
-    /// What is in the environment of its commands, and so of its daemon.
+    /// The environment of its commands, and so of its daemon.
     pub environment: Vec<(String, String)>,
-    /// Held to add to only: what commands have said, and the secrets that were in files which they were given.
+    /// Everything its commands have printed, and the secrets in the files that they were given. Each lock is held only to add to
+    /// it.
     said: Arc<Mutex<Vec<u8>>>,
     given: Mutex<Vec<String>>,
 }
@@ -78,7 +79,7 @@ impl Machine {
             state: below("state"),
             cache: below("cache"),
             runtime: below("run"),
-            // No test has anything to do with the keyring of whoever runs it.
+            // No test touches the keyring of the person who runs it.
             environment: vec![("DBUS_SESSION_BUS_ADDRESS".to_owned(), "unix:path=/nowhere".to_owned())],
             said: Arc::default(),
             given: Mutex::default(),
@@ -91,7 +92,7 @@ impl Machine {
         command
     }
 
-    /// A command that speaks to a person.
+    /// A command whose output is for people.
     pub fn plain_command(&self, arguments: &[&str]) -> Command {
         let given =
             arguments.windows(2).filter(|pair| pair[0].starts_with("--") && pair[0].ends_with("-file"));
@@ -102,7 +103,7 @@ impl Machine {
         command
     }
 
-    /// A program that takes this for its computer.
+    /// A program that runs on this computer.
     pub fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).envs(self.environment.iter().cloned());
@@ -133,15 +134,15 @@ impl Machine {
         self.begin(arguments).ok()
     }
 
-    /// Runs a command that must fail, and returns its exit code and its stable code. Every failure says what it
-    /// means for the data, and what to do.
+    /// Runs a command that must fail. Returns its exit code and its failure code. Every failure says what it means for the data,
+    /// and what to do.
     pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let failure = failure(&output);
         (output.status.code().unwrap(), failure["code"].as_str().unwrap().to_owned())
     }
 
-    /// The secrets that it was given, in files and in the environment.
+    /// The secrets that the computer was given, in files and in the environment.
     pub fn secrets(&self) -> Vec<String> {
         let environment = self.environment.iter().filter(|(name, _)| is_secret(name));
         let mut secrets = self.given.lock().unwrap().clone();
@@ -151,7 +152,7 @@ impl Machine {
         secrets
     }
 
-    /// Its daemon's command line among others, and what a person who is asked for help would send.
+    /// Its daemon's command line among others, and what a support report would contain.
     fn look_at_daemon(&self) -> Vec<(String, Vec<u8>)> {
         for shown in ["diagnostics", "activity"] {
             let _ = self.begin(&[shown]).try_output();
@@ -159,7 +160,7 @@ impl Machine {
         discreet::command_lines()
     }
 
-    /// What was said and written.
+    /// Everything printed and written.
     fn all_said(&self) -> Vec<(String, Vec<u8>)> {
         let mut places = vec![("what was said".to_owned(), self.said.lock().unwrap().clone())];
         for directory in [&self.state, &self.cache, &self.runtime] {
@@ -187,7 +188,7 @@ impl Machine {
         self.ok(&["drive", "status", "d"])
     }
 
-    /// The status of the drive once `is` says so of it.
+    /// The status of the drive, once `is` holds for it.
     pub fn status_when(&self, what: impl Display, is: impl Fn(&Value) -> bool) -> Value {
         let mut status = Value::Null;
         wait_until(&what, || {
@@ -198,9 +199,9 @@ impl Machine {
         status
     }
 
-    /// The status of the drive once a new daemon has taken it up.
+    /// The status of the drive, once a new daemon has reopened it.
     pub fn taken_up(&self) -> Value {
-        // A helper of a daemon that was killed may hold its socket for a moment, and answers nobody.
+        // A helper of a killed daemon may hold its socket for a moment, without answering.
         wait_until("a daemon answers", || self.run(&["drive", "list"]).status.success()).unwrap();
         self.status_when("taken up", |status| {
             !matches!(status["state"].as_str(), Some("Connecting" | "Recovering"))
@@ -211,25 +212,25 @@ impl Machine {
         self.taken_up()["daemon_pid"].as_i64().unwrap() as i32
     }
 
-    /// The process that keeps its disks, and starts its daemon again.
+    /// The process that keeps its disks, and restarts its daemon.
     pub fn keeper(&self) -> Option<i32> {
         let keeper = std::os::unix::net::UnixStream::connect(self.runtime.join("keeper.sock")).ok()?;
         Some(rustix::net::sockopt::socket_peercred(&keeper).ok()?.pid.as_raw_nonzero().get())
     }
 
-    /// Kills the daemon, and no other one is started by itself for as long as the keeper is held.
+    /// Kills the daemon. No other daemon starts on its own while the keeper is held.
     pub fn killed(&self, daemon: i32) -> Option<HeldKeeper> {
         let keeper = self.held_keeper();
         kill(daemon);
         keeper
     }
 
-    /// Has its keeper do nothing for a while, if it has one.
+    /// Stops its keeper, if there is one.
     pub fn held_keeper(&self) -> Option<HeldKeeper> {
         self.keeper().map(HeldKeeper::new)
     }
 
-    /// Every object of the drive is there, and is what it should be.
+    /// Checks that every object of the drive is there and correct.
     pub fn assert_checked(&self) {
         let checked = self.ok(&["drive", "check", "d"]);
         assert_eq!(checked["ok"], true, "{checked}");
@@ -237,7 +238,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// A test that failed may leave a disk that waits for its store, and so would whoever removes the directory in which it is mounted.
+    /// After a failed test a disk may still wait for its store. Removing its directory would wait, too.
     fn let_go(&self) {
         let keeper = format!("keep {}/", self.runtime.display());
         let _ = Command::new("pkill").args(["--signal", "KILL", "--full", &keeper]).status();
@@ -255,7 +256,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let secrets = if std::thread::panicking() { Vec::new() } else { self.secrets() };
         let mut places = if secrets.is_empty() { Vec::new() } else { self.look_at_daemon() };
-        // Whatever the test has left, also where it failed.
+        // Close whatever the test has left, even if it failed.
         let known = self.begin(&["drive", "list"]).try_output();
         let known: Value =
             known.and_then(|output| serde_json::from_slice(&output.stdout).ok()).unwrap_or_default();
@@ -276,7 +277,7 @@ impl Drop for Machine {
     }
 }
 
-/// A keeper that does nothing until this ends.
+/// Stops a keeper until this is dropped.
 pub struct HeldKeeper(pub i32);
 
 impl HeldKeeper {
@@ -296,9 +297,9 @@ fn signal(pid: i32, signal: rustix::process::Signal) {
     let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
 }
 
-/// Why a command failed, which must say what that means for the data, and what to do.
+/// The failure of a command, which must say what it means for the data, and what to do.
 pub fn failure(output: &Output) -> Value {
-    // Progress may have come before.
+    // Progress may come before it.
     let errors = String::from_utf8_lossy(&output.stderr);
     let failure: Value =
         errors.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
@@ -309,7 +310,7 @@ pub fn failure(output: &Output) -> Value {
     failure
 }
 
-/// Reads to the end what a command says: one that tells of each of many things would fill a pipe, and wait.
+/// Reads all output of a command. Otherwise a command with much output would fill the pipe, and wait.
 fn hear(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut heard = Vec::new();
@@ -318,7 +319,7 @@ fn hear(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// A command that runs.
+/// A running command.
 pub struct Running {
     child: Child,
     said: JoinHandle<Vec<u8>>,
@@ -333,7 +334,7 @@ impl Running {
         self.try_output().unwrap_or_else(|| panic!("{what} hangs"))
     }
 
-    /// What it says; nothing if it hangs.
+    /// Its output, or nothing if it hangs.
     fn try_output(mut self) -> Option<Output> {
         match wait_until(&self.what, || self.child.try_wait().unwrap().is_some()) {
             Ok(()) => {
@@ -356,7 +357,7 @@ impl Running {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what}: {errors}");
         let told = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-        // A recovery key is told once, to whoever makes the drive.
+        // A recovery key is shown only once, when the drive is created.
         noted(secrets_of(&told));
         told
     }
@@ -372,7 +373,7 @@ impl Running {
     }
 }
 
-/// A file system of its own of so many MiB, in memory.
+/// A separate file system of this many MiB, in memory.
 pub struct Tmpfs {
     at: PathBuf,
 }
@@ -397,7 +398,7 @@ impl Drop for Tmpfs {
     }
 }
 
-/// Runs a program that must succeed, and gives what it says.
+/// Runs a program that must succeed, and returns its output.
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; see packaging/setup"));
@@ -406,18 +407,18 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     said.into_owned()
 }
 
-/// Runs a shell script in a directory, and gives what it says.
+/// Runs a shell script in a directory, and returns its output.
 pub fn sh(directory: &Path, script: &str) -> String {
     let script = format!("set -eu; cd '{}'\n{script}", directory.display());
     run("bash", &["-c", &script])
 }
 
-/// Bytes that do not get smaller, from a seed.
+/// Data that does not compress, from a seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     Random(seed).bytes(len)
 }
 
-/// Looks again and again.
+/// Checks again and again until `done`.
 pub fn wait_until(what: impl Display, mut done: impl FnMut() -> bool) -> Result<(), ()> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -441,7 +442,7 @@ pub fn kill(pid: i32) {
     poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
 }
 
-/// Numbers that a seed gives: SplitMix64.
+/// Random numbers from a seed: SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
@@ -457,7 +458,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Bytes that no compression makes smaller.
+    /// Data that does not compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -468,12 +469,12 @@ impl Random {
     }
 }
 
-/// An ext4 in a file is whole, once its own journal is replayed as a mount would.
+/// Checks that an ext4 in a file is clean, after its own journal was replayed as in a mount.
 pub fn assert_ext4_clean(image: &Path) {
     let image = image.to_str().unwrap();
     let replayed = Command::new("e2fsck").args(["-y", "-E", "journal_only", image]).output().unwrap();
     let text = String::from_utf8_lossy(&replayed.stdout);
-    // 1: something was mended, namely replayed.
+    // 1: something was repaired, in this case replayed.
     assert!(matches!(replayed.status.code(), Some(0 | 1)), "{text}");
     run("e2fsck", &["-fn", image]);
 }

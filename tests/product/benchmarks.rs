@@ -1,5 +1,5 @@
-//! The benchmarks run, and BENCHMARKS.md says what the committed figures say. Runs as root, with FUSE and loop devices, fio,
-//! nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3.
+//! The benchmarks run, and BENCHMARKS.md matches the committed figures. Runs as root, with FUSE and loop devices, fio, nbdkit, an
+//! S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3.
 
 #[path = "../../benches/budgets/suite/mod.rs"]
 mod suite;
@@ -20,7 +20,7 @@ fn the_report_is_made_from_the_committed_figures() {
 
 #[test]
 fn every_row_is_measured() {
-    // On a disk: O_DIRECT and loop devices are other things on a tmpfs.
+    // On a disk: O_DIRECT and loop devices behave differently on a tmpfs.
     let run = suite::measure(&Plan::quick(), Path::new("/var/tmp"), None).unwrap();
     for spec in ROWS {
         let row = run.row(spec.key).unwrap_or_else(|| panic!("{} was not measured", spec.key));

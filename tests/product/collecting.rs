@@ -1,4 +1,4 @@
-//! Garbage goes by itself.
+//! Garbage is deleted automatically.
 
 use crate::bench::{Bench, Random, wait_until};
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 const LEN: usize = 24 << 20;
 
-/// Bytes of the segments of a directory store.
+/// The size of all segments in a directory store.
 fn segment_bytes(store: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(store.join("seg")) else { return 0 };
     let mut bytes = 0;
@@ -15,7 +15,7 @@ fn segment_bytes(store: &Path) -> u64 {
         let below = std::fs::read_dir(&entry).ok().map(|below| below.flatten().collect::<Vec<_>>());
         let files =
             below.map_or_else(|| vec![entry.clone()], |below| below.iter().map(|e| e.path()).collect());
-        // It may be deleted meanwhile.
+        // A file may be deleted meanwhile.
         bytes += files.iter().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum::<u64>();
     }
     bytes
@@ -49,7 +49,7 @@ fn a_store_does_not_grow_for_ever() {
     assert!(told.starts_with("Deleted data that no version needs. That freed "), "{told}");
     let store = bench.path("store");
     wait_until("the store holds little besides", || segment_bytes(&store) < 2 * LEN as u64).unwrap();
-    // What the map's pages reached by then counts as well, long before they would be written again.
+    // Data that the last map pages reached is garbage too, long before these pages would be written again.
     let told = rows().as_array().unwrap().len();
     rewrite();
     let expected = rewrite();

@@ -1,5 +1,5 @@
-//! Every commit is a whole file system: each version that a random workload leaves in the store, however it came to be committed, copied from the
-//! store alone, is clean once ext4's own journal is replayed, and has every file that was fsynced before its cut.
+//! Every commit is a whole file system. A random workload leaves versions in the store, committed for any reason. Each version,
+//! copied from the store alone, is clean once ext4's own journal is replayed, and has every file that was fsynced before its cut.
 
 use crate::bench::{Bench, assert_ext4_clean, run};
 use crate::versions::{Known, StopAtTheEnd, Workload, seed};
@@ -26,7 +26,7 @@ use uuid::Uuid;
 const ROUNDS: usize = 14;
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Files that a version has to have.
+/// The files that a version must contain.
 type Expected = BTreeMap<String, Known>;
 
 #[test]
@@ -66,7 +66,7 @@ fn every_commit_is_whole(encrypted: bool, seed: u64) {
             let mut fsynced = work.lock().steps_and_spares(40);
             let synced = machine.ok(&["drive", "sync", "d"]);
             let now = work.lock().fsynced.clone();
-            // What was changed meanwhile may be in the version or not.
+            // Files changed meanwhile may or may not be in the version.
             fsynced.retain(|file, known| now.get(file) == Some(known));
             assert!(!fsynced.is_empty());
             expected.insert(synced["root"].as_str().unwrap().to_owned(), fsynced);
@@ -82,7 +82,7 @@ fn every_commit_is_whole(encrypted: bool, seed: u64) {
         commits.names
     );
     println!("{} commits, {} of them by a sync", commits.names.len(), expected.len());
-    // The first has no file system yet.
+    // The first version has no file system yet.
     for name in &commits.names[1..] {
         let image = bench.path("image");
         runtime.block_on(commits.copy(&bench, name, &image));
@@ -92,12 +92,12 @@ fn every_commit_is_whole(encrypted: bool, seed: u64) {
     }
 }
 
-/// The versions in a store, as who has nothing else sees them.
+/// The versions in a store, as seen by a computer that has nothing else.
 struct Commits {
     store: Arc<FileStore>,
     unlocked: Unlocked,
     drive: Uuid,
-    /// Of their roots, the first commit first.
+    /// The names of their roots, the first commit first.
     names: Vec<String>,
 }
 

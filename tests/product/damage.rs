@@ -1,5 +1,5 @@
-//! Objects of the store and files of this computer that were damaged, cut short or deleted: whoever needs them is told so,
-//! never given wrong bytes; everything else can still be read; and once the object is back, so is what it held.
+//! Objects in the store and local files that are damaged, truncated or deleted. A reader that needs one gets an error, never
+//! wrong bytes. Everything else can still be read. Once the object is restored, so are its contents.
 
 use crate::bench::{Bench, Machine, Random};
 use crate::place::make_by_locks;
@@ -65,8 +65,8 @@ fn write_synced(path: &Path, content: &[u8]) {
     file.sync_all().unwrap();
 }
 
-/// A closed drive whose files came one after another, so that each has segments of its own; behind the second there is
-/// a checkpoint of the map.
+/// A closed drive whose files were uploaded one after another, so that each has its own segments. A checkpoint of the map follows
+/// the second one.
 fn with_files(bench: &Bench) -> Machine {
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -94,7 +94,7 @@ fn objects(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Which files can be read; those that can hold what was written.
+/// The files that can be read. Each must hold what was written.
 fn readable(at: &Path) -> Vec<&'static str> {
     let right = |name: &&str| match fs::read(at.join(name)) {
         Ok(found) => {
@@ -106,7 +106,7 @@ fn readable(at: &Path) -> Vec<&'static str> {
     FILES.into_iter().filter(right).collect()
 }
 
-/// As it would be without anything remembered of the store.
+/// Forgets everything that was cached from the store.
 fn forget_cache(machine: &Machine) {
     machine.ok(&["daemon", "stop"]);
     fs::remove_dir_all(&machine.cache).unwrap();
@@ -125,7 +125,7 @@ fn a_damaged_object_is_reported_and_costs_only_its_data() {
         let found = if place.is_dir() { objects(&place) } else { vec![place] };
         assert!(!found.is_empty(), "{kind}");
         for object in found {
-            // Each object in one way, by turns; what there is one of in every way.
+            // Each object is damaged in one of the ways, by turns. If there is only one of its kind, in every way.
             let ways = if matches!(kind, "family.json" | "head") { 3 } else { 1 };
             for damage in damages.by_ref().take(ways) {
                 let what =
@@ -146,7 +146,7 @@ fn a_damaged_object_is_reported_and_costs_only_its_data() {
                 match opened.status.success() {
                     true => {
                         let before = readable(&machine.mountpoint());
-                        // What was not needed for it is there, and what the damaged object held comes back with it.
+                        // Files that do not need the damaged object can be read. The others return with it.
                         assert_eq!(before.len() < FILES.len(), bad && before.len() < FILES.len(), "{what}");
                         partly += usize::from(before.len() < FILES.len() && !before.is_empty());
                         drop(damaged);
@@ -199,7 +199,7 @@ fn a_damaged_head_delays_an_open_drive_but_loses_nothing() {
     machine.close();
 }
 
-/// Where claims are used a commit does not look at the record before it.
+/// With claims, a commit does not read the record before it.
 #[test]
 fn the_next_commit_replaces_a_damaged_head_with_claims() {
     let bench = Bench::new();
@@ -216,7 +216,7 @@ fn the_next_commit_replaces_a_damaged_head_with_claims() {
     machine.assert_checked();
 }
 
-/// A drive that was closed with all of its files only in the journal.
+/// A drive that was closed with all files only in the journal.
 fn with_unsent_files(bench: &Bench) -> Machine {
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -247,14 +247,14 @@ fn damage_the_journal(damage: Damage) {
     let damaged = Damaged::at(&file, damage, place);
     let (exit, code) = machine.fails(&open);
     assert_eq!((exit, code.as_str()), CORRUPT);
-    // Neither is it forgotten by accident.
+    // It is not forgotten by accident either.
     assert_eq!(machine.fails(&["drive", "remove", "d", "--yes"]).0, CORRUPT.0);
     machine.ok(&["daemon", "stop"]);
     drop(damaged);
     assert_all_there(&machine);
 }
 
-/// The file of the journal, and the place in it, that holds the middle of a file.
+/// The journal file, and the offset in it, that holds the middle of a file.
 fn find_in_journal(machine: &Machine, name: &str) -> (PathBuf, usize) {
     let needle = &content(name)[1 << 20..][..64];
     let found = objects(&machine.state.join("drives/d/journal")).into_iter().find_map(|file| {
@@ -283,7 +283,7 @@ fn a_deleted_journal_is_reported_and_loses_nothing() {
 fn a_damaged_cache_is_filled_anew() {
     let bench = Bench::new();
     drop(with_files(&bench));
-    // What a journal still has would hide that the cache has lost it.
+    // The journal could hide that the cache has lost something.
     let machine = bench.machine("b");
     machine.ok(&["drive", "add", "d", "--store", &bench.store()]);
     machine.open(&[]);
@@ -298,7 +298,7 @@ fn a_damaged_cache_is_filled_anew() {
             machine.ok(&["daemon", "stop"]);
             let found = objects(&machine.cache);
             let file = found.iter().find(|path| path.ends_with(name)).unwrap();
-            // It is rebuilt, not brought back.
+            // The cache is rebuilt, not restored.
             std::mem::forget(Damaged::new(file, damage));
             machine.open(&[]);
             assert_eq!(readable(&machine.mountpoint()), FILES, "{damage:?} {name}");
@@ -325,7 +325,7 @@ fn damaged_registry_files_are_reported_and_lose_nothing() {
     assert_all_there(&machine);
 }
 
-/// The daemon that comes after one that was killed finds the damage, says so for as long as it is there, and goes on.
+/// The next daemon after the kill finds the damage, reports it as long as it is there, and then continues.
 #[test]
 fn reopens_a_killed_daemons_drive_once_its_journal_is_whole() {
     let bench = Bench::new();

@@ -1,5 +1,5 @@
-//! The product as a person uses it: the command line, the daemon that it starts, a real ext4 on a real block device, and
-//! the embedded store. Runs as root, with FUSE and loop devices.
+//! The product as a person uses it: the command line, the daemon that it starts, a real ext4 on a real block device, and the
+//! embedded store. Runs as root, with FUSE and loop devices.
 
 use crate::bench::{Bench, Tmpfs, failure, kill, wait_until};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn check_files(at: &Path, count: usize) {
     }
 }
 
-/// Every test's computers are looked at when they end; this is what becomes of one that is not discreet.
+/// Every computer of the tests is searched for secrets at its end. This is what happens if it contains one.
 #[test]
 fn a_computer_that_says_a_secret_is_caught() {
     let bench = Bench::new();
@@ -71,7 +71,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
     let synced = a.ok(&["drive", "sync", "d"]);
     assert_eq!(synced["epoch"], 1);
 
-    // The other one may look, but not take it.
+    // The other computer may look at it, but not take it.
     let add = ["drive", "add", "d", "--store", &store];
     std::fs::write(bench.path("wrong"), "battery staple").unwrap();
     let wrong = bench.text("wrong");
@@ -99,7 +99,7 @@ fn an_encrypted_drive_moves_to_another_computer() {
     a.close();
     let checked = a.ok(&["drive", "check", "d"]);
     assert_eq!(checked["ok"], true);
-    // What is stored is sealed: no file's content is to be seen.
+    // The stored data is encrypted: no file's contents are visible.
     let seen = Command::new("grep").args(["-rqa", "from b"]).arg(bench.path("store")).status().unwrap();
     assert!(!seen.success());
 }
@@ -115,7 +115,7 @@ fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
     kept.write_all(b"before").unwrap();
     kept.sync_all().unwrap();
 
-    // An upgrade: the daemon goes, another one comes; what uses the drive only waits.
+    // An upgrade: one daemon ends, another starts. Programs that use the drive only wait.
     let old = a.pid();
     a.ok(&["daemon", "stop"]);
     assert_ne!(a.pid(), old);
@@ -123,7 +123,7 @@ fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
     kept.sync_all().unwrap();
     check_files(&a.mountpoint(), 100);
 
-    // A killed one: the keeper has the connection.
+    // A killed daemon: the keeper has the connection.
     kill(a.pid());
     assert_eq!(a.taken_up()["state"], "Paused");
     kept.write_all(b" after").unwrap();
@@ -169,7 +169,7 @@ fn versions_are_kept_brought_back_and_cloned() {
     assert!(a.ok(&["drive", "gc", "d"])["deleted"].as_u64().unwrap() > 0);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
     assert_eq!(a.ok(&["drive", "check", "e"])["ok"], true);
-    // Another computer knows it too, and removes it again: as after a power cut, what is left to be done is done.
+    // Another computer knows it too, and removes it again. The second removal finishes what the first left, as after a power cut.
     let b = bench.machine("b");
     b.ok(&["drive", "add", "e", "--store", &bench.store()]);
     a.ok(&["drive", "remove", "e", "--delete-data", "--yes"]);
@@ -188,14 +188,14 @@ fn a_new_drive_is_empty_on_its_map() {
     let map = a.ok(&["drive", "map", "d"]);
     let cells = map["cells"].as_array().unwrap();
     let count = |what: &str| cells.iter().filter(|cell| *cell == what).count();
-    // What waits are the tables of the file system.
+    // Only the tables of the file system are pending.
     assert!(count("dirty") > 0 && count("dirty") * 4 < cells.len(), "{map}");
     assert!(count("empty") * 2 > cells.len(), "{map}");
     a.ok(&["drive", "resume", "d"]);
     a.close();
 }
 
-/// Nothing of it is a fork: there is no other version, and what is only here has nowhere to go.
+/// Its changes are not a fork: there is no other version, and nowhere to upload them.
 #[test]
 fn a_drive_that_another_computer_removes_says_what_became_of_it() {
     let bench = Bench::new();
@@ -224,7 +224,7 @@ fn a_drive_resized_while_closed_opens_with_its_new_size() {
     write_files(&a.mountpoint(), 20);
     a.close();
     assert_eq!(a.ok(&["drive", "resize", "d", "1G"])["size_bytes"], 1u64 << 30);
-    // On another computer, which has to learn it from the store: that is told by itself.
+    // On another computer, which must learn the size from the store: the upload needs no command.
     wait_until("uploaded", || a.ok(&["drive", "status", "d"])["unpushed_bytes"] == 0).unwrap();
     let b = bench.machine("b");
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -260,7 +260,7 @@ fn nbdinfo_sees_a_served_drive_until_its_command_ends() {
     let socket = bench.text("socket");
     let mut serving =
         a.command(&["drive", "serve", "d", "--socket", &socket]).stdout(Stdio::piped()).spawn().unwrap();
-    // It says where it serves before anyone can know.
+    // It prints its address before any client can know it.
     let mut line = String::new();
     BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let size = Command::new("nbdinfo").args(["--size", &format!("nbd+unix:///?socket={socket}")]).output();
@@ -290,7 +290,7 @@ fn mounts_a_drive_where_it_was_last_mounted_if_free() {
     assert_eq!(open(&[]), usual);
     drop(other);
     assert_eq!(open(&[]), asked);
-    // Where another drive is used to be it is for once.
+    // A place where another drive is usually mounted counts only once.
     a.ok(&["drive", "clone", "d", "e"]);
     let theirs = usual.replace("/Holdall/d", "/Holdall/e");
     assert_eq!(open(&["--at", &theirs]), theirs);
@@ -305,7 +305,7 @@ fn an_unwritable_store_directory_is_reported_and_opens_read_only() {
     let a = bench.machine("a");
     let disk = bench.text("disk");
     let _disk = Tmpfs::new(disk.clone().into(), 256);
-    // Not while something is just being written.
+    // A file may just be written, so try again.
     let remount = |how: &str| {
         let options = format!("remount,{how}");
         let done = || Command::new("mount").args(["-o", &options, &disk]).status().unwrap().success();
@@ -373,7 +373,7 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
         assert_eq!(a.fails(&["drive", "add", "d", "--store", url]), (2, "usage".into()), "{url}");
     }
     assert_eq!(a.fails(&["drive", "add", "d", "--store", &store]), (5, "offline".into()));
-    // A mistake in an address makes no directories.
+    // A mistake in an address creates no directories.
     let missing = format!("file://{}", bench.text("nas/driv"));
     let create = ["drive", "create", "d", "--store", &missing, "--size", "64M", "--no-encryption"];
     for (command, which) in [(&create[..], "nas"), (&["store", "test", &missing], "nas/driv")] {
@@ -399,7 +399,7 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
     let b = bench.machine("b");
     b.ok(&["drive", "add", "d", "--store", &store]);
     std::fs::rename(bench.path("store"), bench.path("away")).unwrap();
-    // Who has used the drive last could open it alone; this computer never has.
+    // The last user of the drive could open it without the store. This computer has never had it.
     assert_eq!(b.fails(&["drive", "open", "d"]), (5, "offline".into()));
     std::fs::rename(bench.path("away"), bench.path("store")).unwrap();
 }
@@ -448,7 +448,7 @@ fn opening_what_is_open_and_closing_what_is_closed_changes_nothing() {
         assert!(closed["already"] == true && closed["state"] == "Closed", "{closed}");
     }
     assert_eq!(notes(), noted, "nothing has happened");
-    // To look at, it is open in another way.
+    // Opening it read-only is something else.
     a.ok(&["open", "d", "--read-only"]);
     assert_eq!(a.ok(&["open", "d", "--read-only"])["already"], true);
     assert!(
@@ -478,7 +478,7 @@ fn tells_an_unfinished_drive_from_an_empty_store() {
     let bench = Bench::new();
     let (store, a) = (bench.store(), bench.with_drive());
     a.ok(&["drive", "remove", "d", "--yes"]);
-    // As if making it had been cut off before the drive itself was there.
+    // As if its creation was cut off before the drive itself existed.
     for directory in ["store/head", "store/root"] {
         std::fs::remove_dir_all(bench.path(directory)).unwrap();
     }
@@ -492,7 +492,7 @@ fn tells_an_unfinished_drive_from_an_empty_store() {
     a.close();
 }
 
-/// The command in a text that begins with so many words, as a shell takes it apart.
+/// The command in a text that begins with these words, split as a shell does it.
 fn command_in(text: &str, begins: &str) -> Vec<String> {
     let command = text.split('`').find(|part| part.starts_with(begins)).unwrap_or_else(|| panic!("{text}"));
     let script = format!("printf '%s\\n' {command}");
@@ -519,7 +519,7 @@ fn failures_give_commands_with_the_names_that_are_meant() {
     let words = command_in(told["action"].as_str().unwrap(), "holdall drive snapshot");
     assert_eq!(words, ["holdall", "drive", "snapshot", "list", "myURL"]);
     assert_eq!(told["actions"][0]["drive"], "myURL");
-    // The store is named where it is what has to be put right.
+    // The failure names the store if the store is what must be fixed.
     std::fs::rename(bench.path("it's a URL/family.json"), bench.path("away")).unwrap();
     let told = failure(&a.run(&["drive", "check", "myURL"]));
     let steps = told["on_screen"].as_array().unwrap();
@@ -549,7 +549,7 @@ fn refuses_a_store_among_other_files_and_offers_a_subdirectory() {
     assert_eq!(words, ["holdall", "drive", "create", "d", "--store", &instead]);
     let left: Vec<_> = std::fs::read_dir(bench.path("disk")).unwrap().collect();
     assert_eq!(left.len(), 3, "nothing was put there: {left:?}");
-    // What it offers works, and so does what one insists on.
+    // The offered directory works, and so does insisting on the first one.
     assert!(create("d", &instead, &[]).status.success());
     assert!(create("e", &disk, &["--beside-other-files"]).status.success());
     let tested = a.ok(&["store", "test", &disk]);

@@ -1,11 +1,11 @@
-//! Two computers that fight for one drive: each writes, is stopped in its tracks, loses the drive to the other, and wakes up
-//! without knowing. There are never two winners. Whatever was uploaded before is in the winner's history, and whatever was
-//! not is in a fork: byte for byte, and in neither of the two is anything of the other.
+//! Two computers fight for one drive. Each writes, is stopped at some point, loses the drive to the other, and wakes up without
+//! knowing it. There are never two winners. Everything uploaded before is in the winner's history, and everything else is in a
+//! fork, byte for byte. Neither contains anything of the other.
 //!
-//! Where a store cannot keep two apart, both versions are kept all the same.
+//! If a store cannot keep the two apart, both versions are still kept.
 //!
-//! `HOLDALL_ROUNDS=n` has each fight take so many rounds. Of eight, two then stop a computer for longer than anything waits;
-//! else each store has one such round, all of them at once.
+//! `HOLDALL_ROUNDS=n` sets the rounds of each fight. In two of eight rounds, a computer is then stopped for longer than every
+//! time-out. Otherwise each store has one such round, and all of them run at once.
 
 use crate::bench::{Bench, HeldKeeper, Machine, Random, failure, wait_until};
 use crate::place::Place;
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Of one computer, one in the middle of an upload, and one in the middle of taking the drive.
+/// One round with the holder paused, one in the middle of an upload, and one in the middle of a take-over.
 const ROUNDS: usize = 3;
-/// Of each computer, in a round in which two write at once.
+/// For each computer, in a round in which both write at once.
 const FILES_AT_ONCE: usize = 6;
-/// Longer than the servers, the HTTP clients and the claims wait for anybody.
+/// Longer than every time-out of the servers, the HTTP clients and the claims.
 const LONG: Duration = Duration::from_secs(70);
 
 fn write_synced(path: &Path, content: &str) {
@@ -41,7 +41,8 @@ fn assert_has(at: &Path, names: &[String]) {
     }
 }
 
-/// A computer that stands still, as in a suspend: its daemon with all that it serves, and who would start that one again, until this is dropped.
+/// A computer that stands still, as in a suspend, until this is dropped: its daemon with all that it serves, and its keeper,
+/// which would restart the daemon.
 struct Stopped {
     daemon: Pid,
     _keeper: Option<HeldKeeper>,
@@ -61,10 +62,10 @@ impl Drop for Stopped {
     }
 }
 
-/// Files that a program saves and uploads one by one, until the drive is another's.
+/// Files that a program saves and uploads one by one, until another computer has the drive.
 #[derive(Default)]
 struct Uploads {
-    /// Held to add to and look at: what is saved, and how many of them are uploaded for all that it was told.
+    /// The saved files, and how many of them are reported as uploaded. The lock is held only to add to and read it.
     files: Mutex<(Vec<String>, usize)>,
     ended: AtomicBool,
 }
@@ -97,14 +98,14 @@ impl Uploads {
         self.files.lock().unwrap().0.clone()
     }
 
-    /// Comes back when so many more were uploaded, or none can be any more.
+    /// Returns once this many more files were uploaded, or no more can be.
     fn progress(&self, more: usize, thread: &ScopedJoinHandle<()>) {
         let goal = self.uploaded().len() + more;
         wait_until("uploads", || thread.is_finished() || self.uploaded().len() >= goal).unwrap();
     }
 }
 
-/// Ends the uploads, however the test does.
+/// Ends the uploads, however the test ends.
 struct EndOf<'a>(&'a Uploads);
 
 impl Drop for EndOf<'_> {
@@ -117,26 +118,26 @@ fn forks(machine: &Machine) -> Vec<Value> {
     machine.ok(&["drive", "forks", "d"]).as_array().unwrap().clone()
 }
 
-/// What is going on when a computer is stopped.
+/// What happens while a computer is stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
-    /// The one that has the drive may not upload.
+    /// The uploads of the drive's holder are paused.
     Paused,
-    /// It uploads.
+    /// The holder uploads.
     Uploading,
-    /// It uploads, and the other one, which is stopped, is about to take the drive.
+    /// The holder uploads, while the other computer, which is stopped, is about to take the drive.
     Taking,
 }
 
-/// One round: who has the drive open loses it to the other.
+/// One round: the holder of the drive loses it to the other computer.
 struct Round<'a> {
     number: usize,
     moment: Moment,
-    /// For how long a computer is stopped at least.
+    /// The shortest time for which a computer is stopped.
     stopped_for: Duration,
     loser: &'a Machine,
     winner: &'a Machine,
-    /// What the drive holds for good.
+    /// The files that the drive has for good.
     shared: &'a mut Vec<String>,
     random: &'a mut Random,
 }
@@ -172,7 +173,7 @@ impl Round<'_> {
         let status = self.loser.status_when("a fork", conflict);
         assert_eq!(status["forks"][0]["in_place"], true, "{status}");
         assert!(status["advice"]["action"].as_str().unwrap().contains("holdall drive forks d"), "{status}");
-        // What was mounted goes on: nothing that uses it notices.
+        // The mount continues: programs that use it notice nothing.
         mine.push(self.name("after"));
         write_synced(&at.join(self.name("after")), &self.name("after"));
         let written = writer.stop();
@@ -196,7 +197,7 @@ impl Round<'_> {
         self.shared.push(name);
     }
 
-    /// The loser stands still, and has uploaded nothing since it was told to wait.
+    /// The loser stands still, and has uploaded nothing since it was paused.
     fn lose_paused(&mut self) {
         let stopped = Stopped::new(self.loser, self.loser.pid());
         assert_eq!(self.winner.fails(&["drive", "open", "d"]), (4, "held".to_owned()));
@@ -211,7 +212,7 @@ impl Round<'_> {
         drop(stopped);
     }
 
-    /// The loser is at it when it is stopped, or the winner is. Returns what the loser has saved.
+    /// The loser is stopped during an upload, or the winner during the take-over. Returns the files that the loser has saved.
     fn lose_uploading(&mut self) -> Vec<String> {
         let (uploads, loser, number) = (Uploads::default(), self.loser, self.number);
         thread::scope(|scope| {
@@ -229,7 +230,7 @@ impl Round<'_> {
                     drop(stopped);
                 }
             }
-            // What came of an upload that was under way when the drive was taken: it knows.
+            // The loser learns the result of an upload that was in progress when the drive was taken.
             wait_until("the conflict", || thread.is_finished()).unwrap();
             thread.join().unwrap();
         });
@@ -242,7 +243,7 @@ impl Round<'_> {
         uploads.saved()
     }
 
-    /// The winner is stopped while it takes the drive, and the loser goes on meanwhile.
+    /// The winner is stopped while it takes the drive, and the loser continues meanwhile.
     fn take_over_in_two_goes(&mut self, uploads: &Uploads, thread: &ScopedJoinHandle<()>) {
         let pid = self.winner.pid();
         let at = self.winner.mountpoint().display().to_string();
@@ -262,7 +263,7 @@ impl Round<'_> {
         eprintln!("round {}: not at once: {failure}", self.number);
         match failure["code"].as_str().unwrap() {
             "held" | "raced" => self.take_over(),
-            // A request that was under way for longer than anything waits. The drive may be taken by now.
+            // A request was in progress for longer than every time-out. The drive may already be taken.
             "offline" if self.stopped_for == LONG => {
                 self.winner.open(&["--take-over", "--yes"]);
                 assert_has(&self.winner.mountpoint(), self.shared);
@@ -281,7 +282,7 @@ impl Round<'_> {
 
     fn win(&mut self) {
         self.upload(self.winner, "won");
-        // Nothing that the loser still needs is garbage.
+        // The winner must not collect anything that the loser still needs.
         self.winner.ok(&["drive", "gc", "d"]);
     }
 
@@ -316,7 +317,7 @@ impl Round<'_> {
     }
 }
 
-/// The rounds that were asked for; few in an ordinary run.
+/// The configured rounds; few in an ordinary run.
 fn rounds() -> Vec<(Moment, Duration)> {
     let count = std::env::var("HOLDALL_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let round = |number: usize| {
@@ -326,7 +327,7 @@ fn rounds() -> Vec<(Moment, Duration)> {
     (0..count).map(round).collect()
 }
 
-/// A fight about a drive in that store: what is going on in each round, and for how long a computer is stopped.
+/// A fight about a drive in that store. Each round says what happens, and how long a computer is stopped.
 fn fight(bench: &Bench, place: &Place, rounds: &[(Moment, Duration)]) {
     let (a, b) = (bench.machine("a"), bench.machine("b"));
     let made = a.ok(&place.create("256M"));
@@ -344,7 +345,7 @@ fn fight(bench: &Bench, place: &Place, rounds: &[(Moment, Duration)]) {
     let last = if rounds.len().is_multiple_of(2) { &a } else { &b };
     last.close();
     last.assert_checked();
-    // A computer that has seen none of it finds all that was ever uploaded to the drive.
+    // A computer that has seen none of it finds everything ever uploaded to the drive.
     let other = bench.machine("other");
     other.ok(&place.drive(&["add"]));
     other.open(&[]);
@@ -376,15 +377,15 @@ fn so_it_is_on_a_webdav_server_that_knows_less() {
     fight(&bench, &Place::nginx(&bench), &rounds());
 }
 
-/// Of two that take a drive at the very same moment both may believe that they have it there: that is said before
-/// anything is stored (`tests/stores/s3.rs`). Of two that do so one after the other, one wins as anywhere.
+/// If two computers take a drive at the same moment, both may believe that they hold it. The product says so before it stores
+/// anything (`tests/stores/s3.rs`). If one takes it after the other, one wins as everywhere.
 #[test]
 fn so_it_is_in_a_bucket_without_conditions() {
     let bench = Bench::new();
     fight(&bench, &Place::weak_s3(&bench), &rounds());
 }
 
-/// All stores at once, since hardly anything is done but waiting.
+/// All stores at once, since the test mostly waits.
 #[test]
 fn a_computer_stopped_beyond_every_timeout_loses_too() {
     type Make = fn(&Bench) -> Place;
@@ -405,13 +406,13 @@ fn a_computer_stopped_beyond_every_timeout_loses_too() {
     });
 }
 
-/// A computer that opens the drive whoever has it, and saves and uploads files at once: the second half of them when `others`, of
-/// two, have it open as well. What it has saved.
+/// A computer that opens the drive, taking it over if needed, then saves and uploads files. It writes the second half once both
+/// computers have the drive open, as counted by `others`. Returns the saved files.
 fn write_at_once(machine: &Machine, who: &str, round: usize, others: &AtomicUsize) -> Vec<String> {
     let at = machine.mountpoint().display().to_string();
     let open = ["drive", "open", "d", "--attach", "loop", "--at", &at];
     let mut opened = machine.run(&open);
-    // People who do not close a drive on one computer before they open it on another.
+    // As people who do not close a drive on one computer before they open it on another.
     for _ in 0..10 {
         if opened.status.success() {
             break;
@@ -440,7 +441,7 @@ fn write_at_once(machine: &Machine, who: &str, round: usize, others: &AtomicUsiz
     saved
 }
 
-/// What the drive, which is mounted at `drive`, lacks of `saved` is in the fork of the computer that has saved it.
+/// Files of `saved` that the drive, mounted at `drive`, lacks are in the fork of the computer that saved them.
 fn assert_kept(machine: &Machine, saved: &[String], drive: &Path) {
     if saved.iter().all(|name| drive.join(name).exists()) {
         return assert_has(drive, saved);
@@ -454,8 +455,8 @@ fn assert_kept(machine: &Machine, saved: &[String], drive: &Path) {
     machine.ok(&["drive", "close", name, "--wait"]);
 }
 
-/// The promise of a store that can keep nobody apart is weaker, and that is said before anything is stored. Who writes on two
-/// computers at once all the same loses nothing: each has its version.
+/// A store that cannot keep two computers apart promises less, and the product says so before it stores anything. A person who
+/// writes on two computers at once still loses nothing: each computer keeps its version.
 #[test]
 fn keeps_both_versions_when_a_weak_store_allows_two_writers() {
     let bench = Bench::new();
@@ -508,14 +509,14 @@ fn uploads_the_rest_of_a_fork_after_its_taker_closes() {
     b.open(&["--take-over", "--yes"]);
     write_synced(&a.mountpoint().join("mine"), "mine");
     assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "conflict".to_owned()));
-    // The fork is in the store, and has more here.
+    // The fork is in the store, and has more changes here.
     a.ok(&["drive", "pause", "d"]);
     write_synced(&a.mountpoint().join("late"), "late");
     a.ok(&["drive", "close", "d"]);
     let fork = forks(&a).pop().unwrap()["name"].as_str().unwrap().to_owned();
     a.ok(&["daemon", "stop"]);
 
-    // It is all that is left in the store, and of what another computer has nothing is uploaded.
+    // Only the fork is left in the store. While another computer holds it, nothing is uploaded to it.
     b.close();
     b.ok(&["drive", "remove", "d", "--delete-data", "--yes"]);
     b.ok(&["drive", "add", "x", "--store", &store]);
@@ -527,7 +528,7 @@ fn uploads_the_rest_of_a_fork_after_its_taker_closes() {
     let waits = || a.ok(&["drive", "status", &fork])["state"] == "Read-only";
     wait_until("the fork waits for who has it", waits).unwrap();
     b.ok(&["drive", "close", "x", "--wait"]);
-    // Then what is here is a fork of it, without anybody asking for that.
+    // The local changes then become a fork of it, without a question.
     let uploaded =
         || forks(&a).iter().any(|it| it["name"] != fork.as_str() && it["bytes"] == 0 && it["records"] == 0);
     wait_until("the fork of the fork is uploaded", uploaded).unwrap();
@@ -544,9 +545,9 @@ fn a_fork_is_kept_right_after_the_drive_is_closed() {
     assert_eq!(a.fails(&["drive", "sync", "d"]), (1, "conflict".to_owned()));
     let number = forks(&a).len().to_string();
     let keep = ["drive", "forks", "d", "keep", &number, "--as", "kept"];
-    // While programs may use it, it stays where it is.
+    // While programs may use it, it cannot be moved.
     assert_eq!(a.fails(&keep), (1, "state".to_owned()));
-    // What is written now waits for a person: the closed drive is being uploaded for ever.
+    // A new change waits for a person: the upload of the closed drive never ends.
     a.ok(&["drive", "pause", "d"]);
     write_synced(&a.mountpoint().join("late"), "late");
     a.ok(&["drive", "close", "d"]);
@@ -565,7 +566,7 @@ fn a_fork_is_kept_right_after_the_drive_is_closed() {
 fn a_fork_is_compared_with_the_current_version_by_file() {
     let bench = Bench::new();
     let (mut a, b, store) = (bench.machine("a"), bench.machine("b"), bench.store());
-    // Where a fork is mounted if nobody says where.
+    // Where a fork is mounted by default.
     a.environment.push(("HOME".to_owned(), bench.text("a")));
     a.ok(&["drive", "create", "d", "--store", &store, "--size", "256M", "--no-encryption"]);
     let at = |machine: &Machine, name: &str| machine.mountpoint().join(name);
@@ -577,7 +578,7 @@ fn a_fork_is_compared_with_the_current_version_by_file() {
     a.ok(&["drive", "sync", "d"]);
     b.ok(&["drive", "add", "d", "--store", &store]);
     b.open(&["--take-over", "--yes"]);
-    // Of the same length, at the same time as far as programs can tell.
+    // Of the same length, and with the same time as far as programs can tell.
     let modified = std::fs::metadata(at(&a, "both/edited")).unwrap().modified().unwrap();
     write_synced(&at(&a, "both/edited"), "9876543210");
     File::options().write(true).open(at(&a, "both/edited")).unwrap().set_modified(modified).unwrap();

@@ -1,4 +1,4 @@
-//! Drives where the kernel has nbd, and growing, which takes all of root's rights: in User Mode Linux.
+//! Drives on a kernel with nbd, and growing, which needs full root rights: in User Mode Linux.
 
 use crate::bench::{Bench, Machine, assert_ext4_clean, kill, run};
 use crate::guest::{assert_guest, in_guest};
@@ -35,7 +35,7 @@ pub fn copy_drive(machine: &Machine, to: &Path) {
     serving.wait().unwrap();
 }
 
-/// Opens it by nbd, which is the first choice, or as told.
+/// Opens it with `mode`. Nbd is the first choice.
 fn open(machine: &Machine, mode: &str) {
     let at = machine.mountpoint().display().to_string();
     let choice: &[&str] = if mode == "nbd" { &[] } else { &["--attach", mode] };
@@ -104,7 +104,7 @@ fn guest_resize() {
         machine.close();
         assert_eq!(machine.status()["size_bytes"], 256 << 20);
 
-        // As large from the store alone.
+        // Opened from the store alone, it has the same size.
         let other = bench.machine("b");
         other.ok(&["drive", "add", "d", "--store", &bench.store()]);
         open(&other, mode);

@@ -1,6 +1,6 @@
-//! The product under what the world does to it: power cuts, killed daemons, real work, stores and disks that fail. Each
-//! test is a computer or two with the command line, the daemon that it starts, and a real ext4 on a real block device.
-//! Runs as root, with FUSE, loop devices and User Mode Linux.
+//! The product under real trouble: power cuts, killed daemons, real work, stores and disks that fail. Each test is a computer or
+//! two with the command line, the daemon that it starts, and a real ext4 on a real block device. Runs as root, with FUSE, loop
+//! devices and User Mode Linux.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! One daemon for each state directory, one name for each drive, and nothing that is true in memory only.
+//! One daemon for each state directory, one name for each drive, and no state that exists only in memory.
 
 use crate::bench::{Bench, Machine, Tmpfs, failure};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the command line as cron or another shell would: with another runtime directory.
+/// Runs the command line with another runtime directory, as cron or another shell does.
 fn from_elsewhere(machine: &Machine, runtime: &Path, arguments: &[&str]) -> Output {
     machine.command(arguments).env("HOLDALL_RUNTIME_DIR", runtime).output().unwrap()
 }
@@ -30,12 +30,12 @@ fn one_state_has_one_daemon_whatever_the_runtime_directory_is() {
     let seen: Value = serde_json::from_slice(&seen.stdout).unwrap();
     assert_eq!((seen["daemon_pid"].as_i64(), seen["state"].as_str()), (Some(i64::from(pid)), Some("Ready")));
 
-    // Started by hand it leaves the field to the first one, and says which that is.
+    // Started by hand, it yields to the first one, and names it.
     let (code, said) = daemon_in(&a, &elsewhere);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(&format!("process {pid}")), "{said}");
 
-    // As a logout leaves it: the runtime directory has no socket any more.
+    // After a logout, the runtime directory no longer has a socket.
     std::fs::remove_file(a.runtime.join("daemon.sock")).unwrap();
     assert_eq!(a.pid(), pid);
     file.write_all(b"kept").unwrap();
@@ -52,7 +52,7 @@ fn a_drive_that_was_left_in_another_runtime_directory_goes_on() {
     let mut file = std::fs::File::create(a.mountpoint().join("kept")).unwrap();
     file.write_all(b"before").unwrap();
     a.ok(&["daemon", "stop"]);
-    // The next daemon is started from an environment that leads elsewhere.
+    // The next daemon is started from an environment with another runtime directory.
     let elsewhere = bench.path("elsewhere");
     let seen = from_elsewhere(&a, &elsewhere, &["drive", "status", "d"]);
     assert!(seen.status.success(), "{}", String::from_utf8_lossy(&seen.stderr));
@@ -83,21 +83,21 @@ fn a_runtime_directory_that_somebody_else_made_is_refused() {
         assert_eq!(told["code"], "privileges", "{told}");
         assert!(told["action"].as_str().unwrap().contains("HOLDALL_RUNTIME_DIR"), "{told}");
     };
-    // A link to files of the one who starts it: the lock in there would be truncated.
+    // A link to files of the starting user: the lock file in there would be truncated.
     symlink(&victim, public.join("link")).unwrap();
     refused(&public.join("link"));
     assert_eq!(std::fs::read(victim.join("daemon.lock")).unwrap(), b"a letter");
-    // A directory of somebody else's, however private.
+    // A directory of another user, however private.
     let squatted = public.join("squatted");
     std::fs::create_dir(&squatted).unwrap();
     chown(&squatted, Some(ANOTHER_USER), None).unwrap();
     refused(&squatted);
     assert_eq!(std::fs::read_dir(&squatted).unwrap().count(), 0);
-    // A directory in a place where somebody else could exchange it.
+    // A directory in a place where another user could exchange it.
     let inner = squatted.join("inner");
     std::fs::create_dir(&inner).unwrap();
     refused(&inner);
-    // A lock that is a link, in a directory that is private by now.
+    // A lock file that is a link, in a directory that has become private.
     let runtime = bench.path("runtime");
     std::fs::create_dir(&runtime).unwrap();
     symlink(victim.join("daemon.lock"), runtime.join("daemon.lock")).unwrap();
@@ -116,7 +116,7 @@ fn a_drive_has_one_name_here() {
     assert!(told["message"].as_str().unwrap().contains("“d”"), "{told}");
     assert_eq!(a.ok(&["drive", "list"]).as_array().unwrap().len(), 1);
 
-    // As a version before this one left it: both names are one drive.
+    // As an earlier version could leave it: two names for one drive.
     a.open(&[]);
     std::fs::write(a.mountpoint().join("kept"), "kept").unwrap();
     a.close();
@@ -139,7 +139,7 @@ fn a_drive_has_one_name_here() {
     a.close();
 }
 
-/// Takes what is left of a file system, to the last page.
+/// Fills a file system to the last page.
 fn fill(directory: &Path) -> impl Fn() {
     let filler = directory.join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
@@ -166,7 +166,7 @@ fn settings_that_a_full_disk_refuses_do_not_take_effect() {
     a.ok(&["drive", "resume", "d"]);
     a.ok(&["drive", "sync", "d"]);
     a.close();
-    // Nor is it open where that could not be noted.
+    // A drive is not opened either if this cannot be saved.
     let empty = fill(&disk);
     let at = a.mountpoint().display().to_string();
     let output = a.run(&["drive", "open", "d", "--attach", "loop", "--at", &at]);

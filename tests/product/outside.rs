@@ -1,4 +1,4 @@
-//! What others do to a drive that is open: unmount it, lazily too, take its disk away below it, and kill who serves it.
+//! What others do to an open drive: unmount it, even lazily, take its disk away below it, or kill its processes.
 
 use crate::bench::{Bench, Machine, Random, kill, run, wait_until};
 use crate::writer::{Writer, verify};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A user who is not root, whom modes hold up.
+/// A user who is not root, and whom file modes restrict.
 const USER: u32 = 12345;
 
 fn closed(machine: &Machine) -> Value {
@@ -28,7 +28,7 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
-/// Whether an ordinary user can make a file there.
+/// Whether an ordinary user can create a file there.
 fn user_writes(at: &Path) -> bool {
     let mut touch = Command::new("touch");
     touch.arg(at.join("lost")).uid(USER).gid(USER).stderr(std::process::Stdio::null());
@@ -45,7 +45,7 @@ fn a_drive_that_another_program_unmounts_is_closed_and_uploaded() {
     let status = closed(&a);
     assert_eq!(status["mountpoint"], Value::Null, "{status}");
     assert!(told(&a));
-    // It stays closed, and another computer may have it.
+    // It stays closed, and another computer can open it.
     a.ok(&["daemon", "stop"]);
     assert_eq!(a.status()["state"], "Closed");
     let b = bench.machine("b");
@@ -59,7 +59,7 @@ fn a_drive_that_another_program_unmounts_is_closed_and_uploaded() {
 fn the_bare_directory_below_a_drive_takes_nothing() {
     let bench = Bench::new();
     let a = bench.with_drive();
-    // For an ordinary user to get there.
+    // An ordinary user must be able to get there.
     for directory in [bench.path(""), a.dir.clone()] {
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -68,7 +68,7 @@ fn the_bare_directory_below_a_drive_takes_nothing() {
     a.open(&[]);
     std::fs::set_permissions(a.mountpoint(), std::fs::Permissions::from_mode(0o777)).unwrap();
     assert!(user_writes(&a.mountpoint()), "the drive itself");
-    // While a program has a file open the drive cannot be closed, and the bare directory is what one sees.
+    // While a program has a file open, the drive cannot be closed, and the bare directory is visible.
     let held = File::create(a.mountpoint().join("held")).unwrap();
     run("umount", &["--lazy", a.mountpoint().to_str().unwrap()]);
     assert!(!user_writes(&a.mountpoint()), "what is written there would be lost");
@@ -94,10 +94,10 @@ fn a_directory_that_a_dead_daemon_left_closed_is_given_back() {
     chown(a.mountpoint(), Some(0), Some(USER)).unwrap();
     a.open(&[]);
     a.ok(&["daemon", "stop"]);
-    // While no daemon looks.
+    // While no daemon runs.
     let device = run("findmnt", &["-no", "SOURCE", a.mountpoint().to_str().unwrap()]);
     assert!(device.starts_with("/dev/loop"), "{device}");
-    // The daemon comes first: the device needs it to be unmounted.
+    // The daemon must come first: unmounting needs the device.
     a.taken_up();
     a.close();
     assert_eq!(mode(&a.mountpoint()), 0o750);
@@ -127,7 +127,7 @@ fn a_drive_closes_after_its_disk_was_lazily_unmounted() {
     a.close();
 }
 
-/// Who last wrote into the lock that it is the daemon. No command is run for that: it would start one.
+/// The process that last wrote itself into the lock as the daemon. Runs no command, since that would start a daemon.
 fn holder(machine: &Machine) -> Option<i64> {
     let lock: Value = serde_json::from_slice(&std::fs::read(machine.state.join("daemon.lock")).ok()?).ok()?;
     lock["pid"].as_i64()
@@ -142,7 +142,7 @@ fn a_killed_daemon_comes_back_by_itself() {
     for round in 0..3 {
         let before = a.pid();
         kill(before);
-        // Nobody runs a command.
+        // No command is run.
         file.write_all(b"x").unwrap();
         file.sync_all().unwrap();
         assert_ne!(holder(&a), Some(i64::from(before)), "round {round}");
@@ -153,7 +153,7 @@ fn a_killed_daemon_comes_back_by_itself() {
     assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"xxx");
     a.close();
     assert_eq!(a.keeper(), None);
-    // Asked to stop, it stays away, and with nothing open it is missed by nobody.
+    // After a stop it stays away, and with nothing open nothing restarts it.
     let stopped = a.pid();
     a.open(&[]);
     a.ok(&["daemon", "stop"]);
@@ -171,7 +171,7 @@ fn a_killed_keeper_is_replaced_and_keeps_the_drive_again() {
     let first = a.keeper().unwrap();
     kill(first);
     wait_until("another keeper", || a.keeper().is_some_and(|pid| pid != first)).unwrap();
-    // It has what the first one had: without it the drive would be gone with the daemon.
+    // It has the first keeper's state. Without it the drive would be lost together with the daemon.
     wait_until("it is asked to keep", || {
         let kept = holdall_fuse::keeper::take(&a.runtime.join("keeper.sock"), &disk_of(&a));
         kept.is_ok_and(|kept| kept.is_some())
@@ -196,7 +196,7 @@ fn requests_fail_where_no_daemon_comes_back() {
     a.open(&[]);
     let file = File::create(a.mountpoint().join("lost")).unwrap();
     let pid = a.pid();
-    // Whoever is started finds a state directory that others could write to, and ends.
+    // Every new daemon finds a state directory that others could write to, and ends.
     let open = |mode| std::fs::set_permissions(&a.state, std::fs::Permissions::from_mode(mode)).unwrap();
     open(0o777);
     kill(pid);
@@ -207,7 +207,7 @@ fn requests_fail_where_no_daemon_comes_back() {
     wait_until("an error instead of a wait", || failed.is_finished()).unwrap();
     assert!(failed.join().unwrap().is_err());
     open(0o700);
-    // What was saved before is there.
+    // Data saved before is there.
     a.taken_up();
     a.close();
     a.open(&[]);
@@ -222,7 +222,7 @@ fn a_daemon_that_hangs_is_replaced_and_that_is_told() {
     let mut file = File::create(a.mountpoint().join("kept")).unwrap();
     let hung = rustix::process::Pid::from_raw(a.pid()).unwrap();
     rustix::process::kill_process(hung, rustix::process::Signal::STOP).unwrap();
-    // It takes a minute until that counts as hanging; a program only waits.
+    // After a minute it counts as hanging. A program only waits.
     file.write_all(b"kept").unwrap();
     file.sync_all().unwrap();
     assert_ne!(holder(&a), Some(i64::from(hung.as_raw_nonzero().get())));
@@ -232,7 +232,7 @@ fn a_daemon_that_hangs_is_replaced_and_that_is_told() {
     a.close();
 }
 
-/// `HOLDALL_ROUNDS=n` has it take so many events, and `HOLDALL_SEED` others.
+/// `HOLDALL_ROUNDS=n` sets the number of events, and `HOLDALL_SEED` chooses them.
 #[test]
 fn nothing_is_lost_whatever_is_killed_started_or_unmounted() {
     let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |said| said.parse().unwrap());
@@ -260,7 +260,7 @@ fn nothing_is_lost_whatever_is_killed_started_or_unmounted() {
             _ => drop(a.ok(&["daemon", "stop"])),
         }
         a.taken_up();
-        // Whoever was replaced keeps the drive again before the next one is killed.
+        // The replaced process must keep the drive again before the next one is killed.
         wait_until("a keeper has the drive", || {
             let socket = a.runtime.join("keeper.sock");
             holdall_fuse::keeper::take(&socket, &disk_of(&a)).is_ok_and(|kept| kept.is_some())

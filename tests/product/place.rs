@@ -17,21 +17,21 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// A store, for as long as this lives.
+/// A store that lives as long as this.
 pub struct Place {
     pub url: String,
-    /// How HEADs change there, as the product says it.
+    /// How HEADs change there, in the product's words.
     pub mode: &'static str,
     credentials: Option<String>,
     way: Way,
     _servers: Box<dyn Any>,
 }
 
-/// What is between a computer and a store.
+/// The connection between computers and a store.
 enum Way {
-    /// Nothing that can be taken away.
+    /// A connection that cannot be cut.
     Direct,
-    /// The path that a directory is at.
+    /// The path of a directory.
     Path(PathBuf),
     Proxy(FaultProxy),
 }
@@ -49,7 +49,7 @@ impl Place {
         Self::bucket(bench, server.address(), "swap", Box::new(server))
     }
 
-    /// S3 whose conditions nobody heeds: of two that ask at the same moment, both may be told that they have won.
+    /// S3 that ignores conditions: two computers that ask at the same moment may both be told that they have won.
     pub fn weak_s3(bench: &Bench) -> Self {
         let server = S3Server::start();
         let weak = Unconditional::start(server.address());
@@ -66,7 +66,7 @@ impl Place {
         Self::collection(bench, DavServer::nginx(SignIn::Basic))
     }
 
-    /// On a server that asks for a password.
+    /// WebDAV on a server that asks for a password.
     fn collection(bench: &Bench, server: DavServer) -> Self {
         let proxy = FaultProxy::start(server.address());
         let url = format!("http://{}/store/", proxy.address());
@@ -83,7 +83,7 @@ impl Place {
         Self { way: Way::Proxy(proxy), ..Self::with_credentials(bench, &url, mode, &credentials(), servers) }
     }
 
-    /// A store for whoever has `credentials`.
+    /// A store that needs `credentials`.
     pub fn with_credentials(
         bench: &Bench,
         url: &str,
@@ -96,7 +96,7 @@ impl Place {
         Self { url: url.to_owned(), mode, credentials, way: Way::Direct, _servers: servers }
     }
 
-    /// Whether it leaves to people that a drive has one writer.
+    /// Whether people themselves must keep a drive to one writer.
     pub fn is_weak(&self) -> bool {
         self.mode == "none"
     }
@@ -106,7 +106,7 @@ impl Place {
         self.url.replacen("/store", &format!("/{name}"), 1)
     }
 
-    /// The proxy before the server.
+    /// The proxy in front of the server.
     pub fn proxy(&self) -> &FaultProxy {
         match &self.way {
             Way::Proxy(proxy) => proxy,
@@ -114,7 +114,7 @@ impl Place {
         }
     }
 
-    /// From now on nobody reaches it.
+    /// From now on no computer reaches the store.
     pub fn goes_away(&self) {
         match &self.way {
             Way::Path(path) => std::fs::rename(path, path.with_extension("away")).unwrap(),
@@ -122,7 +122,7 @@ impl Place {
         }
     }
 
-    /// Everybody does again.
+    /// All computers reach it again.
     pub fn comes_back(&self) {
         match &self.way {
             Way::Path(path) => std::fs::rename(path.with_extension("away"), path).unwrap(),
@@ -130,24 +130,24 @@ impl Place {
         }
     }
 
-    /// A command that makes the drive `d`.
+    /// A command that creates the drive `d`.
     pub fn create(&self, size: &'static str) -> Vec<&str> {
         let mut command = self.drive(&["create", "--size", size, "--no-encryption"]);
         command.extend(self.is_weak().then_some("--yes"));
         command
     }
 
-    /// A command that makes or adds the drive `d` of this store.
+    /// A command that creates or adds the drive `d` of this store.
     pub fn drive<'a>(&'a self, command: &[&'a str]) -> Vec<&'a str> {
         self.with_login([&["drive"], command, &["d", "--store", &self.url]].concat())
     }
 
-    /// A command that tries this store, or logs in there.
+    /// A command that tests this store, or logs in there.
     pub fn store<'a>(&'a self, command: &'a str) -> Vec<&'a str> {
         self.with_login(vec!["store", command, &self.url])
     }
 
-    /// The same command with the credentials that it needs.
+    /// The command with the credentials that it needs.
     pub fn with_login<'a>(&'a self, mut arguments: Vec<&'a str>) -> Vec<&'a str> {
         if let Some(file) = &self.credentials {
             arguments.extend(["--credentials-file", file]);
@@ -156,7 +156,7 @@ impl Place {
     }
 }
 
-/// Makes a drive "d" in a directory as it was made before: it relies on locks.
+/// Creates a drive "d" in a directory as older versions did: it relies on locks.
 pub fn make_by_locks(store: &Path) {
     std::fs::create_dir(store).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();

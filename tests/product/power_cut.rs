@@ -1,12 +1,13 @@
-//! The power goes between a confirmed fsync and the push: everything that was confirmed is there afterwards, though the
-//! store has nothing of it.
+//! The power fails between a confirmed fsync and the push. Afterwards everything that was confirmed is there, though the store
+//! has none of it.
 //!
-//! Twice, since each way shows what the other cannot. In User Mode Linux the whole computer goes, with the kernel's nbd
-//! and the page cache; but what the guest had handed to its disk image survives, synced or not. On this computer a disk
-//! that keeps what was not synced in memory lies under the state and the cache, and loses it; there the kernel that
-//! lives on has to be rid of the dead drive first.
+//! There are two ways, since each shows what the other cannot. In User Mode Linux the whole computer goes, with the kernel's nbd
+//! and the page cache; but everything that the guest had handed to its disk image survives, synced or not. On this computer, a
+//! disk that keeps unsynced data in memory lies under the state and the cache, and loses that data; but this kernel lives on, and
+//! must first get rid of the dead drive.
 //!
-//! And it goes under a store that is a directory, in the middle of an upload: what was said to be uploaded is in it.
+//! The power also fails under a store that is a directory, in the middle of an upload: everything that was reported as uploaded
+//! is in it.
 
 use crate::bench::{Bench, Machine, assert_ext4_clean, kill, run, wait_until};
 use crate::guest::{self, assert_guest};
@@ -25,7 +26,7 @@ fn content(number: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(500 + number as usize * 100)
 }
 
-/// Writes a file and has it confirmed: what is in it, and its name.
+/// Writes a file, and syncs its contents and its name.
 fn write_synced(directory: &Path, number: u32) -> std::io::Result<()> {
     let mut file = File::create(directory.join(number.to_string()))?;
     file.write_all(&content(number))?;
@@ -33,7 +34,7 @@ fn write_synced(directory: &Path, number: u32) -> std::io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// How many files are there, one after another, as they were written.
+/// The number of complete files, counted from the first until one is missing or wrong.
 fn whole_files(directory: &Path) -> u32 {
     let whole = |number: &u32| {
         std::fs::read(directory.join(number.to_string())).is_ok_and(|found| found == content(*number))
@@ -41,9 +42,9 @@ fn whole_files(directory: &Path) -> u32 {
     (1..=FILES).take_while(whole).count() as u32
 }
 
-/// After the cut: what was confirmed is there, the file system is whole, and so is what is pushed then.
+/// After the cut everything confirmed is there, the file system is clean, and so is what is pushed then.
 fn assert_recovered(machine: &Machine, confirmed: u32, image: &Path) {
-    // The daemon takes up what was open by itself.
+    // The daemon reopens the drive on its own.
     let status = machine.taken_up();
     assert_eq!(status["state"], "Paused", "{status}");
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "nothing was pushed: {status}");
@@ -118,7 +119,7 @@ fn guest_check() {
     assert_recovered(&guest_machine(), FILES / 2, Path::new("/tmp/image"));
 }
 
-/// Opens a new drive of which only the empty file system is pushed.
+/// Opens a new drive, of which only the empty file system is pushed.
 fn begin(machine: &Machine, store: &str, mode: &str) {
     machine.ok(&["drive", "create", "d", "--store", store, "--size", "64M", "--no-encryption"]);
     let at = machine.mountpoint().display().to_string();
@@ -128,7 +129,7 @@ fn begin(machine: &Machine, store: &str, mode: &str) {
     machine.ok(&["drive", "pause", "d"]);
 }
 
-/// An ext4 on a loop device over a disk that loses what was not synced.
+/// An ext4 on a loop device over a disk that loses unsynced data.
 struct VolatileDisk<'a> {
     bench: &'a Bench,
     power: Option<Child>,
@@ -136,7 +137,7 @@ struct VolatileDisk<'a> {
 }
 
 impl<'a> VolatileDisk<'a> {
-    /// Of the sectors that are not synced, `early` of 256 are not lost, by the seed.
+    /// Starts the disk. Of the unsynced sectors, `early` in 256 survive a cut, chosen by the seed.
     fn power_on(bench: &'a Bench, seed: u32, early: u32) -> Self {
         let test = std::env::current_exe().unwrap();
         let program = test.parent().unwrap().parent().unwrap().join("examples/volatile_disk");
@@ -181,8 +182,8 @@ impl Drop for VolatileDisk<'_> {
     }
 }
 
-/// What a reboot does to a drive that was attached by loop: its daemon and keeper are gone, its devices and mounts too,
-/// and the runtime directory is empty.
+/// Does what a reboot does to a drive on a loop device: its daemon and keeper are gone, its devices and mounts too, and the
+/// runtime directory is empty.
 fn reboot(machine: &Machine, daemon: i32) {
     if let Some(keeper) = machine.killed(daemon) {
         kill(keeper.0);
@@ -214,7 +215,7 @@ fn fsynced_data_survives_a_journal_disk_that_loses_unsynced_writes() {
         begin(&machine, &bench.store(), "loop");
         let daemon = machine.pid();
 
-        // The writer goes on into the cut, which falls wherever it is then.
+        // The writer continues into the cut, which falls anywhere.
         let confirmed = AtomicU32::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -236,7 +237,7 @@ fn fsynced_data_survives_a_journal_disk_that_loses_unsynced_writes() {
     }
 }
 
-/// Objects and what is on its way to become one.
+/// The number of objects, finished or not.
 fn files_in(store: &Path) -> usize {
     let entries = std::fs::read_dir(store).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| if entry.path().is_dir() { files_in(&entry.path()) } else { 1 }).sum()
@@ -278,7 +279,7 @@ fn uploads_survive_a_store_disk_that_loses_unsynced_writes() {
         let found = whole_files(&other.mountpoint());
         assert!(found >= until, "{found} files, where {until} were uploaded");
         other.close();
-        // And whose drive it is goes on with all that was saved.
+        // The drive's own computer continues with everything that was saved.
         machine.taken_up();
         assert_eq!(whole_files(&machine.mountpoint()), FILES);
         machine.close();

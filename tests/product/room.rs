@@ -1,4 +1,4 @@
-//! What a drive takes of the local disk, and gives back; what a removed one leaves.
+//! The disk space that a drive takes and frees, and what a removed drive leaves.
 
 use crate::bench::{Bench, failure, noise};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn evicting_the_cache_of_a_closed_drive_loses_nothing() {
     let evicted = a.ok(&["evict", "--drive", "d"]);
     assert!(evicted["bytes_freed"].as_u64().unwrap() >= 8 << 20, "{evicted}");
     assert_eq!(a.status()["cached_bytes"], 0);
-    // With nothing there is nothing to free, and it opens as ever.
+    // An empty cache has nothing to free, and the drive opens as usual.
     assert_eq!(a.ok(&["evict", "--drive", "d"])["bytes_freed"], 0);
     a.open(&[]);
     assert!(std::fs::read(a.mountpoint().join("file")).unwrap() == data);

@@ -1,5 +1,5 @@
-//! What becomes of an open drive as the service begins and ends, and of what programs have written to it and not synced. Runs as root, with
-//! FUSE and loop devices.
+//! Open drives when the service starts and ends, and data that programs have written but not synced. Runs as root, with FUSE and
+//! loop devices.
 
 use crate::bench::{Bench, Machine, noise, wait_until};
 use crate::bus::Bus;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// The kernel writes back by itself what is 30 s old.
+/// The kernel itself writes data back after 30 s.
 const BEFORE_THE_KERNEL: Duration = Duration::from_secs(25);
 const MIB: usize = 1 << 20;
 
@@ -20,7 +20,7 @@ fn unsent(machine: &Machine) -> u64 {
     machine.status()["unpushed_bytes"].as_u64().unwrap()
 }
 
-/// Uploads all that there is, until nothing is left.
+/// Uploads until nothing is left.
 fn settle(machine: &Machine) {
     machine.ok(&["drive", "sync", "d"]);
     wait_until("all is uploaded", || {
@@ -39,13 +39,13 @@ fn upload_now(machine: &Machine) {
     assert!(answer.contains(r#"{"result":{}}"#), "{answer}");
 }
 
-/// Blocks of new data that are in memory alone.
+/// Blocks of new data that exist only in memory.
 fn in_memory(device: &Path) -> u64 {
     let file = Path::new("/sys/fs/ext4").join(device.file_name().unwrap()).join("delayed_allocation_blocks");
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
 }
 
-/// Where something is mounted, below a directory.
+/// All mount points below a directory.
 fn mounts_below(directory: &Path) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     let directory = directory.to_str().unwrap();
@@ -56,11 +56,11 @@ fn device_of(machine: &Machine) -> PathBuf {
     machine.status()["block_device"].as_str().unwrap().into()
 }
 
-/// A service that is a child of the test, which hears how it ends.
+/// A service that is a child of the test, so that the test gets its exit code.
 struct Service(Child);
 
 impl Service {
-    /// In the place of the one that commands have started.
+    /// Starts it in place of the daemon that commands have started.
     fn start(machine: &Machine) -> Self {
         machine.ok(&["daemon", "stop"]);
         let service = Self::begin(machine, &[]);
@@ -116,7 +116,7 @@ fn counts_unsynced_writes_and_writes_them_back_early() {
     assert!(unsent(&a) >= 3 * MIB as u64);
     settle(&a);
 
-    // What is changed in place has its room on the drive already.
+    // A change in place needs no new space on the drive.
     let begun = Instant::now();
     let mut file = OpenOptions::new().write(true).open(&place).unwrap();
     file.write_all(&noise(3, MIB)).unwrap();
@@ -140,7 +140,7 @@ fn an_idle_drive_neither_syncs_nor_asks_its_store() {
         let syncs = log.matches("written back").count();
         (status["requests"].clone(), status["uploaded_bytes"].clone(), syncs)
     };
-    // Once nothing was written for longer than any rest, nothing is written from then on.
+    // Once nothing was written for longer than every interval, nothing is written any longer.
     let mut before = facts(&a.status());
     let mut quiet_since = Instant::now();
     wait_until("the drive is at rest", || {
@@ -165,7 +165,7 @@ fn uploading_now_takes_along_what_no_program_has_synced() {
     std::fs::write(a.mountpoint().join("copy"), &written).unwrap();
     upload_now(&a);
     wait_until("all is uploaded", || unsent(&a) == 0).unwrap();
-    // Neither the kernel nor the age of what waits has seen to it.
+    // Neither the kernel nor the age of the data has caused it.
     assert!(begun.elapsed() < BEFORE_THE_KERNEL, "{:?}", begun.elapsed());
     let b = bench.machine("b");
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -193,7 +193,7 @@ fn an_ending_service_waits_for_drive_users_and_names_them() {
     drop(held);
     assert_eq!(service.ended(), Some(0));
     assert_eq!(mounts_below(&a.dir), [""; 0]);
-    // The next one opens it again.
+    // The next service opens it again.
     a.status_when("taken up", |status| status["mountpoint"].is_string());
     assert!(std::fs::read(a.mountpoint().join("copy")).unwrap() == noise(5, MIB));
     a.close();
@@ -209,7 +209,7 @@ fn writes_back_a_busy_drive_before_the_service_ends() {
     settle(&a);
     let mut held = File::create(a.mountpoint().join("held")).unwrap();
     held.write_all(&noise(6, MIB)).unwrap();
-    // Handed over at once, before anybody else would write it back.
+    // Handed over at once, before anything else would write it back.
     a.ok(&["daemon", "stop"]);
     assert_eq!((service.ended(), in_memory(&device)), (Some(0), 0));
     a.taken_up();
@@ -218,7 +218,7 @@ fn writes_back_a_busy_drive_before_the_service_ends() {
     a.close();
 }
 
-/// As much of systemd as is asked.
+/// The part of systemd that the service uses.
 struct Systemd;
 
 #[zbus::interface(name = "org.freedesktop.systemd1.Manager")]
@@ -245,7 +245,7 @@ fn saves_a_drive_that_stays_busy_until_shutdown() {
     service.terminate();
     assert_eq!(service.ended(), Some(0));
     assert!(begun.elapsed() > Duration::from_secs(30), "whoever uses it has had time: {:?}", begun.elapsed());
-    // Nothing is left that would have to be unmounted, and whoever still writes gets an error.
+    // Nothing is left to unmount, and late writers get an error.
     assert_eq!(mounts_below(&a.dir), [""; 0]);
     assert!(held.write_all(&noise(8, MIB)).and_then(|()| held.sync_all()).is_err());
     drop(held);
@@ -276,7 +276,7 @@ fn a_closing_service_remembers_open_drives_at_every_moment() {
     a.close();
 }
 
-/// A drive that was closed with the service of its computer, and is remembered there as open; and another computer that knows it.
+/// A drive that its computer has closed with the service, and remembers as open. Another computer knows the drive, too.
 fn left_and_known_elsewhere(bench: &Bench) -> (Machine, Machine) {
     let (a, b) = (bench.with_drive(), bench.machine("b"));
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -287,7 +287,7 @@ fn left_and_known_elsewhere(bench: &Bench) -> (Machine, Machine) {
     settle(&a);
     service.terminate();
     assert_eq!(service.ended(), Some(0));
-    // What unmounting has written is uploaded too, and the drive let go.
+    // What the unmounting wrote is uploaded too, and the drive is released.
     let open = change_config(&a, |config| config["open"].take());
     assert_eq!(open["mount"], "ended");
     a.status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["draining"] == false);
@@ -296,7 +296,7 @@ fn left_and_known_elsewhere(bench: &Bench) -> (Machine, Machine) {
     (a, b)
 }
 
-/// Changes what is remembered of the drive, while no service runs.
+/// Changes the saved configuration of the drive, while no service runs.
 fn change_config<T>(machine: &Machine, change: impl FnOnce(&mut Value) -> T) -> T {
     let path = machine.state.join("drives/d/config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -305,7 +305,7 @@ fn change_config<T>(machine: &Machine, change: impl FnOnce(&mut Value) -> T) -> 
     changed
 }
 
-/// What is here of the drive's cache, which has not moved elsewhere.
+/// The size of the drive's local cache, which is still in its first place.
 fn cached(machine: &Machine) -> u64 {
     let uuid = machine.status()["uuid"].as_str().unwrap().replace('-', "");
     let blocks = machine.cache.join(uuid).join("blocks");
@@ -351,7 +351,7 @@ fn an_unmounted_drive_continues_with_the_changes_of_others() {
     a.status_when("taken up", |status| status["mountpoint"].is_string());
     no_conflict(&a);
     assert!(std::fs::read(a.mountpoint().join("later")).unwrap() == noise(12, MIB));
-    // Nearly all of it is what was here.
+    // Nearly all of it was here already.
     assert!(a.status()["fetched_bytes"].as_u64().unwrap() < 3 * MIB as u64, "{}", a.status());
     assert!(cached(&a) >= 4 * MIB as u64);
     a.close();
@@ -362,7 +362,7 @@ fn an_unmounted_drive_continues_with_the_changes_of_others() {
 fn a_mount_from_before_a_power_cut_counts_no_longer() {
     let bench = Bench::new();
     let (a, b) = left_and_known_elsewhere(&bench);
-    // As a service leaves it that ends with its computer.
+    // As a service leaves it that ends together with its computer.
     let mounted = serde_json::json!({ "boot": "3b0f6a52-9d55-4f0c-8f0e-2f3f5c1f7a10" });
     change_config(&a, |config| config["open"]["mount"] = mounted);
     b.open(&[]);
@@ -425,7 +425,7 @@ fn a_systemd_service_takes_over_from_a_commands_daemon() {
     assert_eq!(std::fs::read(a.mountpoint().join("held")).unwrap(), b"before and after");
     drop(held);
 
-    // Another unit's is told to stay away, in a way that its unit knows; what a command starts leaves at once.
+    // A service of another unit ends with an exit code that its unit understands. A daemon started by a command ends at once.
     let another = Notified::new(bench.path("another"));
     assert_eq!(another.start(&a).ended(), Some(69));
     assert_eq!(Service::begin(&a, &[]).ended(), Some(0));

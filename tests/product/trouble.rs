@@ -1,5 +1,5 @@
-//! Stores and disks that go away, fill up or rot, under an open drive: its status says why and what waits, nothing hangs
-//! that need not, nothing is lost, and once the cause is gone the drive goes on by itself.
+//! Stores and disks that go away, fill up or rot under an open drive. Its status says why and what is pending, nothing hangs
+//! without need, nothing is lost, and once the cause is gone the drive continues on its own.
 
 use crate::bench::{Bench, Machine, Tmpfs, failure, kill, noise, wait_until};
 use crate::writer::{Writer, verify};
@@ -13,7 +13,7 @@ fn reason(status: &serde_json::Value) -> String {
     status["reason"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until the drive is in a state for a reason that contains these words.
+/// Waits until the drive is in a state whose reason contains these words.
 fn status_says(machine: &Machine, state: &str, words: &str) {
     machine.status_when(format!("{state}: {words}"), |status| {
         status["state"] == state && reason(status).contains(words)
@@ -26,7 +26,7 @@ fn write_synced(path: &Path, content: &[u8]) {
     file.sync_all().unwrap();
 }
 
-/// Everything is in the store: another computer has it.
+/// Checks that everything is in the store, on another computer.
 fn assert_elsewhere(bench: &Bench, check: impl Fn(&Path)) {
     let other = bench.machine("elsewhere");
     other.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -36,7 +36,7 @@ fn assert_elsewhere(bench: &Bench, check: impl Fn(&Path)) {
     other.assert_checked();
 }
 
-/// As where the log is on a disk that is full, or has failed under the journal too.
+/// As with a log on a full disk, or on the failed disk of the journal.
 #[test]
 fn a_log_that_cannot_be_written_costs_nothing_but_the_log() {
     let bench = Bench::new();
@@ -68,11 +68,11 @@ fn a_store_that_goes_away_and_comes_back_costs_nothing() {
     fs::rename(bench.path("store"), bench.path("away")).unwrap();
     let syncing = machine.begin(&["drive", "sync", "d"]);
     status_says(&machine, "Offline", "is not there");
-    // Work goes on, and is durable here.
+    // Work continues, and is durable here.
     writer.progress(50);
     assert!(machine.status()["unpushed_bytes"].as_u64().unwrap() > 0);
     assert!(!bench.path("store").exists(), "nothing was made in its place");
-    // An empty directory, as a mount point without its disk, is no store either.
+    // An empty directory, like a mount point without its disk, is no store either.
     fs::create_dir(bench.path("store")).unwrap();
     writer.progress(5);
     assert_eq!(fs::read_dir(bench.path("store")).unwrap().count(), 0);
@@ -153,7 +153,7 @@ fn the_next_daemon_uploads_what_a_closed_drive_left() {
         } else {
             machine.ok(&["daemon", "stop"]);
         }
-        // The first thing that it says.
+        // Its first status.
         let status = machine.status();
         assert!(status["unpushed_bytes"].as_u64().unwrap() > 1 << 20, "{status}");
         assert_eq!(
@@ -164,7 +164,7 @@ fn the_next_daemon_uploads_what_a_closed_drive_left() {
         machine
             .status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["state"] == "Closed");
         assert_elsewhere(&bench, |at| assert!(fs::read(at.join("late")).unwrap() == content));
-        // Nothing is left to do for the one after it.
+        // Nothing is left for the next daemon.
         machine.ok(&["daemon", "stop"]);
         let status = machine.status();
         assert_eq!((&status["unpushed_bytes"], &status["state"]), (&0.into(), &"Closed".into()), "{status}");
@@ -180,7 +180,7 @@ fn says_that_pending_bytes_are_unknown_until_they_are_counted() {
     write_synced(&machine.mountpoint().join("late"), &noise(3, 3 << 20));
     machine.ok(&["drive", "close", "d"]);
     machine.ok(&["daemon", "stop"]);
-    // It is for show: nothing but the figures goes with it.
+    // This file is only for display: deleting it loses nothing but the figures.
     fs::remove_file(machine.state.join("drives/d/figures.json")).unwrap();
     let counted = machine.status_when("counted", |status| {
         let (bytes, is_known) = (status["unpushed_bytes"].as_u64().unwrap(), &status["unpushed_is_known"]);
@@ -263,11 +263,11 @@ fn cramped(bench: &Bench, size_mib: u32, cramp: impl Fn(&mut Machine, PathBuf)) 
     (small, machine)
 }
 
-/// Writes more than there is room for, while the trouble is looked at and mended.
+/// Writes more than fits, checks the reported trouble, and fixes it.
 fn overfill(machine: &Machine, mib: usize, words: &str, mend: impl FnOnce()) -> Arc<Vec<u8>> {
     let content = Arc::new(noise(2, mib << 20));
     let (path, written) = (machine.mountpoint().join("large"), content.clone());
-    // Nobody waits for it where the test fails: it may be waiting for ever then.
+    // Not joined if the test fails, since it may wait forever then.
     let writing = std::thread::spawn(move || write_synced(&path, &written));
     status_says(machine, "Needs attention", words);
     mend();
@@ -288,7 +288,7 @@ fn assert_well_again(bench: &Bench, machine: &Machine, content: &[u8]) {
 #[test]
 fn writes_wait_while_the_journal_disk_is_full() {
     let bench = Bench::new();
-    // Two journal files of 64 MiB fit, and not a third.
+    // Two journal files of 64 MiB fit, and no third.
     let (small, machine) = cramped(&bench, 160, |machine, at| machine.state = at);
     let content = overfill(&machine, 180, "No space left", || small.resize(1024));
     assert_well_again(&bench, &machine, &content);
@@ -312,20 +312,20 @@ fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
     let (small, machine) = cramped(&bench, 48, |machine, at| machine.cache = at);
     let content = noise(2, 100 << 20);
     write_synced(&machine.mountpoint().join("large"), &content);
-    // What does not fit is read from the journal, and the limit is kept: half of the disk.
+    // Data that does not fit is read from the journal, and the limit holds: half of the disk.
     let status = machine.status_when("applied as far as there is room", |status| {
         status["cached_bytes"].as_u64() > status["cache_limit_bytes"].as_u64().map(|limit| limit / 2)
     });
     assert!(status["cached_bytes"].as_u64() <= status["cache_limit_bytes"].as_u64(), "{status}");
     assert_eq!(status["state"], "Paused", "{status}");
     assert!(fs::read(machine.mountpoint().join("large")).unwrap() == content);
-    // Others fill the disk to its end.
+    // Other files fill the disk completely.
     let junk = bench.path("small/junk");
     assert!(fs::write(&junk, vec![1; 64 << 20]).is_err());
     let late = noise(5, 20 << 20);
     write_synced(&machine.mountpoint().join("late"), &late);
     assert!(fs::read(machine.mountpoint().join("late")).unwrap() == late);
-    // It is uploaded from there, too.
+    // It is uploaded from the journal, too.
     machine.ok(&["drive", "resume", "d"]);
     machine.ok(&["drive", "sync", "d"]);
     small.resize(512);
@@ -334,7 +334,7 @@ fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
     drop(small);
 }
 
-/// What is not on this computer can be read however full its disk is: only keeping it takes room.
+/// Files that are not on this computer can be read however full its disk is: only keeping them takes space.
 #[test]
 fn files_can_be_read_while_the_cache_disk_is_full() {
     let bench = Bench::new();
@@ -366,7 +366,7 @@ fn deleting_the_cache_of_an_open_drive_costs_only_time() {
     machine.ok(&["drive", "sync", "d"]);
     let writer = Writer::start(&machine.mountpoint().join("records"));
     writer.progress(5);
-    // First what remembers map pages, then everything.
+    // First the cached map pages, then everything.
     for victim in ["pages", ""] {
         remove_contents(&machine.cache.join(victim));
         writer.progress(20);
@@ -406,7 +406,7 @@ fn a_drive_is_opened_by_one_at_a_time() {
     assert_eq!(machine.fails(&open), (1, "state".into()));
     let serve = ["drive", "serve", "d", "--socket", &bench.text("socket")];
     assert_eq!(machine.fails(&serve), (1, "state".into()));
-    // From an environment with another runtime directory it is the same daemon that is asked.
+    // From an environment with another runtime directory, the same daemon answers.
     let elsewhere =
         machine.command(&open).env("HOLDALL_RUNTIME_DIR", bench.path("elsewhere")).output().unwrap();
     assert_eq!(failure(&elsewhere)["code"], "state");

@@ -1,4 +1,4 @@
-//! Clients in user space, which follow no file system's manners: requests of any length at any byte, and no flush, ever.
+//! Clients in user space, which do not behave like a file system: requests of any length at any byte, and no flush, ever.
 
 mod peers;
 mod serving;
@@ -14,13 +14,13 @@ const DRIVE_BYTES: u64 = 16 << 20;
 /// A drive that is served until this is dropped.
 struct Served<'a> {
     machine: &'a Machine,
-    /// Where, for those who are given an address.
+    /// Its address, for programs that need one.
     uri: String,
     serving: Child,
 }
 
 impl<'a> Served<'a> {
-    /// On a socket.
+    /// Serves it on a socket.
     fn begin(machine: &'a Machine) -> Self {
         let socket = machine.dir.join("nbd.sock");
         let _ = std::fs::remove_file(&socket);
@@ -37,7 +37,7 @@ impl<'a> Served<'a> {
         Served { machine, uri, serving }
     }
 
-    /// One more client, of the socket.
+    /// Another client of the socket.
     fn client(&self) -> Client {
         Client::connect_unix(&self.machine.dir.join("nbd.sock"), &Options::default()).unwrap()
     }
@@ -71,7 +71,7 @@ fn assert_same(found: &[u8], model: &[u8]) {
     }
 }
 
-/// Another computer, from the store alone.
+/// Checks the drive on another computer, from the store alone.
 fn assert_elsewhere(bench: &Bench, model: &[u8]) {
     let other = bench.machine("b");
     other.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -91,12 +91,12 @@ fn requests_of_any_length_at_any_byte_do_what_they_say() {
     let mut model = vec![0; DRIVE_BYTES as usize];
     for round in 0..3 {
         let served = Served::begin(&machine);
-        // Two connections to one drive: each sees at once what the other was told is done.
+        // Two connections to one drive: each sees at once what was confirmed to the other.
         let mut clients = [served.client(), served.client()];
         for step in 0..600_u64 {
             let client = &mut clients[(step % 2) as usize];
             let len = match random.below(4) {
-                // Sectors of 512 bytes, at any of them.
+                // Sectors of 512 bytes, at any position.
                 0 => 512,
                 1 => 1 + random.below(5000),
                 2 => 4096 * (1 + random.below(8)),
@@ -118,7 +118,7 @@ fn requests_of_any_length_at_any_byte_do_what_they_say() {
                     model[range].fill(0);
                 }
                 5 => {
-                    // What a trim does to parts of blocks is left open; whole ones read as zeros.
+                    // A trim may do anything to parts of blocks. Whole blocks read as zeros.
                     let whole = range.start.next_multiple_of(4096)..range.end / 4096 * 4096;
                     client.trim(at, len as u32).unwrap();
                     if !whole.is_empty() {
@@ -132,7 +132,7 @@ fn requests_of_any_length_at_any_byte_do_what_they_say() {
         drop(clients);
         drop(served);
         if round == 0 {
-            // The second round then begins on what has to be pulled.
+            // The second round then begins with data that must be pulled.
             machine.ok(&["drive", "sync", "d"]);
             machine.ok(&["daemon", "stop"]);
             std::fs::remove_dir_all(&machine.cache).unwrap();
@@ -160,10 +160,10 @@ fn uploads_writes_that_are_never_flushed() {
     let mut client = served.client();
     write(&mut client, &mut model);
     assert!(machine.status()["unpushed_bytes"].as_u64().unwrap() > 0);
-    // Once it has waited for as long as a batch may.
+    // Once it has waited as long as a batch may.
     machine.status_when("uploaded", |status| status["unpushed_bytes"] == 0);
     assert_same(&whole(&mut client), &model);
-    // And what was written just before the end is not lost, though the client just goes.
+    // Writes just before the end are not lost either, though the client just disconnects.
     write(&mut client, &mut model);
     drop((client, served));
     machine.ok(&["drive", "sync", "d"]);

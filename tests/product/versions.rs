@@ -1,6 +1,5 @@
-//! Whatever moment a copy of the store is from, it alone is a whole drive: a computer that has never seen the drive
-//! opens it, ext4 finds nothing to complain about once its journal is replayed, and every file that was fsynced before
-//! the version's cut is there, byte for byte.
+//! A copy of the store from any moment is a whole drive on its own. A computer that has never seen the drive opens it, ext4 finds
+//! no errors once its journal is replayed, and every file that was fsynced before the version's cut is there, byte for byte.
 
 use crate::bench::{Bench, Machine, Random, Tmpfs, assert_ext4_clean, run, wait_until};
 use parking_lot::{Mutex, MutexGuard};
@@ -15,7 +14,7 @@ const DIRECTORIES: u64 = 4;
 const NAMES: u64 = 60;
 const FILE_BYTES_MAX: u64 = 200_000;
 
-/// A file as it is now, and the count of its changes.
+/// A file's contents, and the count of its changes.
 #[derive(Clone, PartialEq)]
 pub struct Known {
     pub content: Vec<u8>,
@@ -26,11 +25,11 @@ pub struct Known {
 pub struct Workload {
     root: PathBuf,
     random: Random,
-    /// Whether what is in the first directory is let alone.
+    /// Whether it leaves the first directory alone.
     spares: bool,
     changes: u64,
     files: BTreeMap<String, Known>,
-    /// What is confirmed: what an fsync covers and nothing has touched since.
+    /// The confirmed files: covered by an fsync, and not changed since.
     pub fsynced: BTreeMap<String, Known>,
 }
 
@@ -55,7 +54,7 @@ impl Workload {
         names.get(self.random.below(names.len().max(1) as u64) as usize).map(|name| (*name).clone())
     }
 
-    /// From here on it may be as it was or as it becomes, until it is fsynced.
+    /// From here on the file may be in its old or its new state, until it is fsynced.
     fn changed(&mut self, name: &str, content: Option<Vec<u8>>) {
         self.changes += 1;
         self.fsynced.remove(name);
@@ -77,8 +76,8 @@ impl Workload {
         }
     }
 
-    /// So many steps, after which what is in the first directory is let alone: what is fsynced then, of which there is
-    /// something in that directory, whatever the steps were.
+    /// Runs this many steps, and from then on leaves the first directory alone. Returns the files that are fsynced then. At least
+    /// one of them is in that directory, whatever the steps were.
     pub fn steps_and_spares(&mut self, steps: usize) -> BTreeMap<String, Known> {
         self.spares = false;
         (0..steps).for_each(|_| self.step());
@@ -127,7 +126,7 @@ impl Workload {
         self.changed(name, None);
     }
 
-    /// What is in it, and its name.
+    /// Syncs its contents and its name.
     fn fsync(&mut self, name: &str) {
         let path = self.root.join(name);
         File::open(&path).unwrap().sync_all().unwrap();
@@ -136,20 +135,20 @@ impl Workload {
     }
 }
 
-/// Copies the store as it is at this moment. Objects are never changed in place, so that a link is a copy; HEAD goes
-/// first, since it only names what is there already.
+/// Copies the store as it is at this moment. Objects never change in place, so a link is a copy. HEAD is copied first, since it
+/// names only objects that exist already.
 fn copy_store(from: &Path, to: &Path) {
     let from = from.display();
     run("cp", &["-al", &format!("{from}/family.json"), &format!("{from}/head"), &to.display().to_string()]);
     for rest in ["keys", "root", "seg"] {
         if Path::new(&format!("{from}/{rest}")).exists() {
-            // What has no name yet or any more belongs to a version that is being put.
+            // An object that does not exist yet or no longer exists belongs to a version in the making.
             run("cp", &["-al", &format!("{from}/{rest}"), &to.display().to_string()]);
         }
     }
 }
 
-/// Looks at a copy of the store from a computer that has seen nothing of the drive before.
+/// Checks a copy of the store on a computer that has never seen the drive.
 fn assert_whole(bench: &Bench, name: &str, encrypted: bool, expected: &BTreeMap<String, Known>, exact: bool) {
     let store = format!("file://{}", bench.text(&format!("{name}.store")));
     let machine = bench.machine(name);
@@ -160,7 +159,7 @@ fn assert_whole(bench: &Bench, name: &str, encrypted: bool, expected: &BTreeMap<
         false => machine.ok(add),
     };
     let opened = machine.open(&["--read-only"]);
-    // The mount has replayed what ext4's journal held. A copy is checked, for that the device is in use.
+    // The mount has replayed ext4's journal. A copy is checked, since the device is in use.
     let image = bench.path(&format!("{name}.image"));
     let device = opened["block_device"].as_str().unwrap();
     run("cp", &["--sparse=always", device, &image.display().to_string()]);
@@ -193,14 +192,14 @@ impl Subject<'_> {
         copy_store(&self.bench.path("store"), &to);
     }
 
-    /// All that was written before a sync that has returned is in its version.
+    /// Everything written before a completed sync is in its version.
     fn after_a_sync(&self, name: &str, work: &Workload) {
         self.machine.ok(&["drive", "sync", "d"]);
         self.copy(name);
         assert_whole(self.bench, name, self.encrypted, &work.files, true);
     }
 
-    /// All that was fsynced is in what was pushed since, whoever made it push: here a journal that is half full.
+    /// Everything fsynced is in a later push, whatever caused the push: here a journal that is half full.
     fn after_a_background_commit(&self, name: &str, work: &mut Workload) {
         let before = self.machine.status();
         let names: Vec<_> = work.files.keys().cloned().collect();
@@ -211,7 +210,7 @@ impl Subject<'_> {
             filler.write_all_at(&[piece as u8; 1 << 20], piece << 20).unwrap();
         }
         filler.sync_all().unwrap();
-        // The filler came last: where half of it is pushed, so is everything before it.
+        // The filler came last: once half of it is pushed, so is everything before it.
         self.machine.status_when("pushed", |status| {
             status["root"] != before["root"] && status["unpushed_bytes"].as_u64().unwrap() < limit / 4
         });
@@ -220,8 +219,8 @@ impl Subject<'_> {
         fs::remove_file(work.root.join("filler")).unwrap();
     }
 
-    /// At any moment of work and pushes: what was fsynced before the last sync that had returned, and was let alone
-    /// until the copy was made.
+    /// At any moment of work and pushes: the files that were fsynced before the last completed sync, and not changed until the
+    /// copy was made.
     fn in_the_middle(&self, name: &str, work: Workload) -> Workload {
         let (work, stop) = (Mutex::new(work), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -230,7 +229,7 @@ impl Subject<'_> {
                 while !stop.load(Ordering::SeqCst) {
                     let mut work = work.lock();
                     work.step();
-                    // Else whoever wants to look at it would wait for ever.
+                    // Otherwise a thread that wants to look at it could wait forever.
                     MutexGuard::unlock_fair(work);
                 }
             });
@@ -240,7 +239,7 @@ impl Subject<'_> {
                 let mut pushing = self.machine.begin(&["drive", "sync", "d"]);
                 let moment = self.bench.path("store");
                 if round > 0 {
-                    // Once it has put something, and perhaps not all.
+                    // Once it has put some of it, but perhaps not all.
                     let objects = || count_files(&moment);
                     let begun = objects();
                     wait_until("a push is under way", || objects() > begun || !pushing.is_running()).unwrap();
@@ -261,7 +260,7 @@ impl Subject<'_> {
     }
 }
 
-/// However the test ends: whoever works beside it would work for ever.
+/// Sets the flag however the test ends. Otherwise the worker threads would never end.
 pub struct StopAtTheEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtTheEnd<'_> {
@@ -279,7 +278,7 @@ fn count_files(directory: &Path) -> usize {
 fn every_version_is_whole(encrypted: bool, seed: u64) {
     println!("seed {seed}");
     let bench = Bench::new();
-    // A disk this small has the smallest journal, so that it is half full soon.
+    // A disk this small has the smallest journal, which is soon half full.
     let tmpfs = Tmpfs::new(bench.path("local"), 2048);
     let mut machine = bench.machine("a");
     (machine.state, machine.cache) = (bench.path("local/state"), bench.path("local/cache"));
@@ -298,7 +297,7 @@ fn every_version_is_whole(encrypted: bool, seed: u64) {
     (0..150).for_each(|_| work.step());
     subject.after_a_background_commit("background", &mut work);
     work = subject.in_the_middle("middle", work);
-    // And a daemon that is killed wherever it is with a push, whose store nobody touches any more.
+    // And a daemon that is killed anywhere in a push. Nothing touches the store afterwards.
     let before = work.fsynced.clone();
     machine.ok(&["drive", "sync", "d"]);
     (0..150).for_each(|_| work.step());
@@ -308,7 +307,7 @@ fn every_version_is_whole(encrypted: bool, seed: u64) {
     subject.copy("killed");
     let mut expected = before;
     expected.retain(|file, known| work.fsynced.get(file).is_some_and(|now| now == known));
-    // Only now: e2fsck looks at every mount of the computer, and would wait for that of the dead daemon.
+    // Not earlier: e2fsck looks at every mount of the computer, and would wait for the mount of the dead daemon.
     machine.taken_up();
     assert_whole(&bench, "killed", encrypted, &expected, false);
     machine.close();

@@ -1,4 +1,4 @@
-//! `holdall web` as browsers and their enemies meet it: real HTTP on loopback.
+//! `holdall web` as browsers and attackers see it: real HTTP on loopback.
 
 use crate::bench::discreet;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// No token or cookie that it gives is in what it writes.
+/// A daemon that must not write down any token or cookie that it issues.
 pub struct Daemon {
     pub dir: TempDir,
     process: Child,
@@ -21,7 +21,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// With pages that are not the real ones: no test of the daemon waits for what builds those.
+    /// Starts it with fake pages, so that no test of the daemon waits for the build of the real ones.
     pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("holdall").tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("web/assets")).unwrap();
@@ -31,7 +31,7 @@ impl Daemon {
         Self { dir, process, told: RefCell::default() }
     }
 
-    /// Another one in its place.
+    /// Replaces it with a new daemon.
     pub fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -47,14 +47,14 @@ impl Daemon {
         }
     }
 
-    /// Waits until it serves the pages at a port.
+    /// Waits until it serves the pages on a port.
     pub fn serves(&self, port: u16) {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::yield_now();
         }
     }
 
-    /// The port, and a token.
+    /// The port and a token.
     fn invite(&self) -> (u16, String) {
         let address = self.holdall(&["web"]).unwrap();
         let (port, url) = (address["port"].as_u64().unwrap(), address["url"].as_str().unwrap());
@@ -63,7 +63,7 @@ impl Daemon {
         (port as u16, token.to_owned())
     }
 
-    /// A browser that is in.
+    /// A browser that is signed in.
     fn browser(&self) -> Browser {
         let (port, token) = self.invite();
         let mut browser = Browser { port, cookie: None };
@@ -142,7 +142,7 @@ impl Answer {
 }
 
 impl Browser {
-    /// Asks as this browser's pages do, with `changes` of the headers: another value, or none of that name.
+    /// Sends a request as this browser's pages do, with `changes` to the headers: another value, or none.
     fn ask(&self, method: &str, path: &str, changes: &[(&str, Option<&str>)]) -> Answer {
         let own = format!("127.0.0.1:{}", self.port);
         let origin = format!("http://{own}");
@@ -153,7 +153,7 @@ impl Browser {
         headers.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         headers.extend(changes);
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        // HTTP/1.0 ends a body by closing the connection: no chunks to take apart.
+        // HTTP/1.0 ends a body by closing the connection, so there are no chunks to parse.
         let mut request = format!("{method} {path} HTTP/1.0\r\nContent-Length: 0\r\n");
         for (name, value) in headers {
             request.extend(value.map(|value| format!("{name}: {value}\r\n")));
@@ -181,7 +181,7 @@ fn an_invitation_lets_one_browser_in() {
     let (port, token) = daemon.invite();
     let mut browser = Browser { port, cookie: None };
     let address = format!("/?token={token}");
-    // What looks at a link before it is clicked uses nothing up.
+    // A program that checks a link before the click does not use the token up.
     assert_eq!(browser.ask("HEAD", &address, &[]).status, 200);
     assert_eq!(browser.ask("GET", &address, &[("Sec-Purpose", Some("prefetch"))]).status, 200);
     let let_in = browser.ask("GET", &address, &[]);
@@ -190,11 +190,11 @@ fn an_invitation_lets_one_browser_in() {
     let drives = browser.ask("GET", "/v1/drives", &[]);
     assert_eq!((drives.status, drives.text().as_str()), (200, "[]"));
 
-    // The next one is not let in by it, and told what to do.
+    // A second browser is refused, and told what to do.
     let again = Browser { port, cookie: None }.ask("GET", &address, &[]);
     assert_eq!((again.status, again.header("set-cookie")), (403, None));
     assert!(again.text().contains("holdall web"));
-    // The address can be asked for again, and stays.
+    // The command can be repeated, and the address stays.
     let (same, another) = daemon.invite();
     assert_eq!((same, another == token), (port, false));
 }
@@ -249,11 +249,11 @@ fn refuses_requests_of_other_origins_or_sessions() {
         let refused = stop(&changes);
         assert_eq!((refused.status, refused.code().as_str()), (403, "foreign"), "{changes:?}");
     }
-    // A browser that asks whether a page of another origin may send the header gets no leave.
+    // A preflight request from a page of another origin gets no permission.
     let preflight = browser.ask("OPTIONS", "/v1/daemon/stop", &[("Origin", Some("http://evil.example"))]);
     assert!(preflight.status >= 400 && preflight.header("access-control-allow-origin").is_none());
 
-    // None of these has stopped anything; what is ours is done, under either name.
+    // None of these has stopped anything. Own requests are answered, under either name.
     let local = format!("localhost:{}", browser.port);
     let origin = format!("http://{local}");
     let by_name = [("Host", Some(&*local)), ("Origin", Some(&*origin))];
@@ -264,7 +264,7 @@ fn refuses_requests_of_other_origins_or_sessions() {
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
 }
 
-/// What a process of a user gets for a request.
+/// The answer that a process of a user gets.
 fn asks_as(user: u32, port: u16, request: &str) -> String {
     let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; printf '%s' "$2" >&3; cat <&3"#;
     let mut command = Command::new("bash");
@@ -292,13 +292,13 @@ fn another_users_process_is_not_served_whatever_it_knows() {
 fn stopping_the_pages_signs_everyone_out() {
     let daemon = Daemon::start();
     let browser = daemon.browser();
-    // A stream that is being followed ends too.
+    // An open event stream ends, too.
     let events = browser.ask("GET", "/v1/events", &[]);
     assert_eq!((events.status, events.header("content-type")), (200, Some("text/event-stream")));
     daemon.holdall(&["web", "--stop"]).unwrap();
     events.text();
     assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err());
-    // At the same port, but not with the same cookie.
+    // On the same port, but the cookie no longer works.
     daemon.holdall(&["web", "--port", &browser.port.to_string()]).unwrap();
     assert_eq!(browser.ask("GET", "/v1/drives", &[]).code(), "session");
 }
@@ -312,7 +312,7 @@ fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
     daemon.holdall(&["web", "--stop"]).unwrap();
     assert_eq!(daemon.invite().0, port);
 
-    // It is somebody else's now: another one is found, and is the last one from then on.
+    // Another program has the port now: another port is found, and used from then on.
     daemon.holdall(&["web", "--stop"]).unwrap();
     let taken = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let (another, _) = daemon.invite();
@@ -321,7 +321,7 @@ fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
     daemon.restart();
     assert_eq!(daemon.invite().0, another);
 
-    // Whatever the file says, they are served.
+    // The pages are served whatever the file contains.
     daemon.holdall(&["web", "--stop"]).unwrap();
     for damaged in ["", "seventy", "1", "70000"] {
         std::fs::write(daemon.dir.path().join("state/web-port"), damaged).unwrap();
@@ -340,7 +340,7 @@ fn a_session_survives_a_restart_and_admits_nobody_else() {
     let kept = [("the sessions".to_owned(), std::fs::read(&file).unwrap())];
     discreet::assert_discreet(&kept, &daemon.told.borrow());
     daemon.restart();
-    // Nobody runs `holdall web`.
+    // `holdall web` is not run.
     daemon.serves(browser.port);
     let drives = browser.ask("GET", "/v1/drives", &[]);
     assert_eq!((drives.status, drives.text().as_str()), (200, "[]"));

@@ -1,4 +1,4 @@
-//! `holdall web --listen` as browsers of other computers and their enemies meet it: real TLS.
+//! `holdall web --listen` as browsers on other computers and attackers see it: real TLS.
 
 use crate::web::Daemon;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 const PASSWORD: &str = "a password & 12+ signs";
-/// The same in a form.
+/// The password in a form.
 const FILLED_IN: &str = "password=a+password+%26+12%2B+signs";
 
 /// A browser that trusts the daemon's own certificate.
@@ -72,7 +72,7 @@ impl Browser {
         }
         stream.write_all(format!("{request}\r\n{body}").as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // Some servers end a connection without a word of TLS; what matters is in the headers.
+        // Some servers end a connection without TLS's closing message. The headers are all that matters.
         let _ = stream.read_to_end(&mut answer);
         Answer::of(&String::from_utf8(answer).unwrap())
     }
@@ -93,7 +93,7 @@ impl Browser {
     }
 }
 
-/// Has the daemon listen; gives what it says.
+/// Makes the daemon listen, and returns its answer.
 fn listen(daemon: &Daemon, address: &str, more: &[&str]) -> Result<Value, Value> {
     let file = daemon.dir.path().join("password");
     std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();
@@ -117,7 +117,7 @@ fn a_remote_browser_signs_in_and_survives_a_restart() {
         );
     }
 
-    // Without the password there is nothing to see, and no invitation helps.
+    // Without the password there is nothing to see, and a token does not help.
     let sent = browser.get("/");
     assert_eq!((sent.status, sent.header("location")), (303, Some("/sign-in")));
     assert_eq!(browser.get("/v1/drives").status, 401);
@@ -131,7 +131,7 @@ fn a_remote_browser_signs_in_and_survives_a_restart() {
     assert_eq!(browser.get(&format!("/?token={token}")).status, 303);
     assert_eq!(browser.get(&format!("/?token={token}")).header("set-cookie"), None);
 
-    // Another page cannot sign a browser in.
+    // Another site cannot sign a browser in.
     assert_eq!(browser.sign_in(FILLED_IN, Some("https://example.org")).status, 403);
     let let_in = browser.sign_in(FILLED_IN, None);
     assert_eq!((let_in.status, let_in.header("location")), (303, Some("/")));
@@ -143,7 +143,7 @@ fn a_remote_browser_signs_in_and_survives_a_restart() {
     assert_eq!((drives.status, drives.body.as_str()), (200, "[]"));
     assert!(browser.get("/").body.contains("the page"));
 
-    // What changes something has to come from these pages.
+    // Requests that change something must come from these pages.
     let own = format!("https://127.0.0.1:{}", browser.port);
     let limits = |headers: &[(&str, &str)]| browser.ask("DELETE", "/v1/web", headers, "").status;
     assert_eq!(limits(&[]), 403);
@@ -155,7 +155,7 @@ fn a_remote_browser_signs_in_and_survives_a_restart() {
     assert_eq!(browser.get("/v1/drives").status, 200);
     assert_eq!(browser.get("/").status, 200);
 
-    // Who ends it ends it for the next daemon too.
+    // Stopping it lasts beyond this daemon.
     daemon.holdall(&["web", "--stop"]).unwrap();
     assert!(TcpStream::connect(("127.0.0.1", browser.port)).is_err());
     daemon.restart();
@@ -193,12 +193,12 @@ fn nothing_is_said_in_the_clear() {
 
     let refused = listen(&daemon, "0.0.0.0:0", &["--no-tls"]).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("no TLS"), "{refused}");
-    // What was refused has changed nothing.
+    // The refused requests have changed nothing.
     assert_eq!(browser.get("/sign-in").status, 200);
     assert_eq!(browser.get("/v1/web/listen").status, 403, "the password is chosen on this computer");
 }
 
-/// What a proxy that does TLS for `name` sends on for a browser.
+/// A browser's request, as a proxy that does TLS for `name` forwards it.
 fn by_proxy(port: u16, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut request = format!("{method} {path} HTTP/1.0\r\nHost: name\r\nContent-Length: {}\r\n", body.len());

@@ -1,5 +1,5 @@
-//! Real programs on one mounted drive, one after another, and then the whole tree on another computer: contents, modes,
-//! owners, times, links, holes, attributes and access lists.
+//! Real programs on one mounted drive, one after another, and then the whole tree on another computer: contents, modes, owners,
+//! times, links, holes, attributes and access lists.
 
 use crate::bench::{Bench, Random, sh};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// Everything that a file system keeps of its files, as text that can be compared.
+/// Everything that a file system stores about its files, as comparable text.
 fn everything(root: &Path) -> String {
     sh(
         root,
@@ -20,7 +20,7 @@ fn everything(root: &Path) -> String {
     )
 }
 
-/// 20,000 small files in 2,000 directories, without a file system in between.
+/// 20,000 small files in 2,000 directories, generated without a file system.
 fn generated_repository(at: &Path) {
     let mut stream =
         String::from("commit refs/heads/main\ncommitter a <a@example.org> 1700000000 +0000\ndata 1\n.\n");
@@ -38,7 +38,7 @@ fn generated_repository(at: &Path) {
 fn git(bench: &Bench, on: &Path) {
     let generated = bench.path("generated");
     generated_repository(&generated);
-    // A clone by links would copy nothing.
+    // A clone with links would copy nothing.
     sh(
         on,
         &format!(
@@ -52,7 +52,7 @@ fn git(bench: &Bench, on: &Path) {
     );
 }
 
-/// A part of what is installed: about 50 MiB, since all of it would take minutes.
+/// A part of the installed files, about 50 MiB. All of them would take minutes.
 fn tar(bench: &Bench, on: &Path) {
     let archive = bench.path("usr.tar");
     sh(
@@ -67,7 +67,7 @@ fn tar(bench: &Bench, on: &Path) {
     sh(on, &format!("mkdir usr; tar -C usr -xpf '{0}'; tar -C usr --compare -f '{0}'", archive.display()));
 }
 
-/// One writer in write-ahead mode and readers beside it, each of whom sees whole transactions only.
+/// A writer in write-ahead mode and several readers. Each reader sees only whole transactions.
 fn sqlite(on: &Path) {
     sh(
         on,
@@ -89,7 +89,7 @@ fn sqlite(on: &Path) {
     );
 }
 
-/// Writers to shared memory, whose pages reach the drive without any write call.
+/// Writers to shared memory. Its pages reach the drive without any write call.
 fn mapped(on: &Path) {
     const LEN: usize = 8 << 20;
     const WRITERS: usize = 4;
@@ -101,7 +101,7 @@ fn mapped(on: &Path) {
             scope.spawn(move || {
                 let (len, offset) = (LEN / WRITERS, writer * LEN / WRITERS);
                 let protection = ProtFlags::READ | ProtFlags::WRITE;
-                // SAFETY: a new mapping at a place of the kernel's choice; each writer has its own part of the file.
+                // SAFETY: a new mapping at an address that the kernel chooses; each writer has its own part of the file.
                 unsafe {
                     let memory = rustix::mm::mmap(
                         std::ptr::null_mut(),
@@ -147,7 +147,7 @@ fn kinds_of_files(on: &Path) {
     );
 }
 
-/// A hole takes no space, and is found as one.
+/// A hole takes no space, and programs find it.
 fn sparse(on: &Path) {
     use std::os::unix::fs::FileExt;
     let file = File::create_new(on.join("sparse")).unwrap();
@@ -170,7 +170,7 @@ fn assert_sparse(on: &Path) {
     assert_eq!(seek(rustix::fs::SeekFrom::Hole(700 << 20)), (700 << 20) + 8192);
 }
 
-/// A file as large as what is free, and then some: the file system says so, as on any disk, and goes on.
+/// A file larger than the free space: the file system reports it like any disk, and continues.
 fn fill(on: &Path) {
     let path = on.join("fills everything");
     let mut file = File::create_new(&path).unwrap();
@@ -188,7 +188,7 @@ fn fill(on: &Path) {
     assert!(written > 100, "{written} MiB were free");
     let found = fs::read(&path).unwrap();
     assert!(found.chunks_exact(1 << 20).take(written).all(|found| found == piece));
-    // Its room is free once nobody has it open, and that is on the disk.
+    // Its space is free once no program has it open and the deletion is on the disk.
     drop(file);
     fs::remove_file(&path).unwrap();
     fs::write(on.join("afterwards"), "there is room again").unwrap();
@@ -225,7 +225,7 @@ fn programs_find_their_data_on_another_computer_too() {
     fill(&on);
     done("fill");
 
-    // What was removed is given back, here and in the store.
+    // Space of deleted files is freed, here and in the store.
     let garbage = on.join("garbage");
     fs::write(&garbage, Random(1).bytes(GARBAGE)).unwrap();
     machine.ok(&["drive", "sync", "d"]);
@@ -235,7 +235,7 @@ fn programs_find_their_data_on_another_computer_too() {
     let after = machine.ok(&["drive", "gc", "d"]);
     done("gc");
     let figure = |value: &serde_json::Value, name: &str| value[name].as_u64().unwrap();
-    // Parts of segments wait to be packed together: how many there are depends on what was uploaded together.
+    // Parts of segments wait to be repacked. How many depends on what was uploaded together.
     let trimmed = GARBAGE as u64 / 3;
     machine.status_when("trimmed", |now| {
         figure(now, "cached_bytes") + trimmed < figure(&before.0, "cached_bytes")

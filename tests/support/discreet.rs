@@ -1,4 +1,4 @@
-//! What nobody may say: the secrets that a computer was given, looked for in all that it has said and written.
+//! Searches everything that a computer has printed and written for the secrets that it was given.
 
 use holdall_servers::secrets;
 use memchr::memmem;
@@ -28,7 +28,7 @@ pub fn secrets_in(file: &Path) -> Vec<String> {
     noted(secrets)
 }
 
-/// Whoever runs the tests looks for them in all that these print.
+/// Records the secrets. The run of all tests searches the output of the tests for them.
 pub fn noted(found: Vec<String>) -> Vec<String> {
     found.iter().for_each(|secret| secrets::note(secret));
     found
@@ -47,13 +47,13 @@ pub fn secrets_of(document: &Value) -> Vec<String> {
     }
 }
 
-/// Whether what has this name is a secret.
+/// Whether a value of this name is a secret.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["secret", "token", "password", "passphrase", "recovery_key"].iter().any(|word| name.contains(word))
 }
 
-/// None of the places, each with its name, says one of the secrets, in whatever form.
+/// Checks that none of the named places contains one of the secrets, in any form.
 #[track_caller]
 pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
     let forms: Vec<_> = secrets.iter().flat_map(|secret| secrets::forms(secret)).collect();
@@ -64,7 +64,7 @@ pub fn assert_discreet(places: &[(String, Vec<u8>)], secrets: &[String]) {
     }
 }
 
-/// Files below `directory`, apart from those that are there for credentials; larger ones are data.
+/// Files below `directory`, except those meant for credentials. Larger files are data.
 pub fn files_below(directory: &Path, largest_bytes: u64, places: &mut Vec<(String, Vec<u8>)>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {

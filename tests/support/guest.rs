@@ -1,5 +1,4 @@
-//! Tests that run in a guest kernel: those named `guest_` are ignored where they are listed, and others start a guest
-//! for them.
+//! Tests that run in a guest kernel. Tests named `guest_` are ignored in an ordinary run. Other tests start a guest for them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +12,7 @@ pub fn in_guest(options: &[&str], test: &str) {
     assert!(output.status.success() && text.contains("1 passed"), "{}\n{text}\n{errors}", output.status);
 }
 
-/// The command that does so.
+/// The command for that.
 pub fn command(options: &[&str], test: &str) -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/run.sh");
     let mut command = Command::new(script);

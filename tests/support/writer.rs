@@ -1,4 +1,4 @@
-//! A program that writes and syncs as fast as it can, and whoever looks after what it had been promised.
+//! A program that writes and syncs as fast as it can, and a check of the records that were confirmed to it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ pub struct Writer {
 }
 
 impl Drop for Writer {
-    /// Where a test fails, too: with a file open the drive could not be closed.
+    /// Even if a test fails: the drive cannot be closed while the file is open.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -47,7 +47,7 @@ impl Writer {
         self.rounds.load(Ordering::SeqCst)
     }
 
-    /// Returns when it has written `more` records since the call.
+    /// Returns once it has written `more` records since the call.
     pub fn progress(&self, more: u64) {
         let goal = self.written() + more;
         while self.written() < goal {
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// How many records it has written.
+    /// Stops it, and returns how many records it has written.
     pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().unwrap().join().unwrap()

@@ -1,14 +1,14 @@
-//! The programs that people have, at a drive that is served: libnbd's, nbdkit's, qemu's, fio. Each finds again what it
-//! has written, and so does another computer, from the store alone.
+//! Common programs at a drive that is served: libnbd's, nbdkit's, qemu's, fio. Each reads back what it has written, and so does
+//! another computer, from the store alone.
 
 use super::{DRIVE_BYTES, Served, assert_elsewhere, assert_same, whole, with_small_drive};
 use crate::bench::{Bench, Machine, noise};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-/// Runs a program to its successful end, and gives all that it says.
+/// Runs a program that must succeed, and returns all its output.
 fn peer(program: &str, arguments: &[&str]) -> String {
-    // Debian's Python finds Debian's modules; another one may come first in the path.
+    // Debian's Python finds Debian's modules. Another Python may come first in the path.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);
     let output = command.args(arguments).env("LC_ALL", "C").env("PATH", path).stdin(Stdio::null()).output();
@@ -18,7 +18,7 @@ fn peer(program: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Something of everything: noise, one byte again and again, and nothing.
+/// A mixture of noise, repeated bytes and zeros.
 fn content(seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; DRIVE_BYTES as usize];
     bytes[1 << 20..5 << 20].copy_from_slice(&noise(seed, 4 << 20));
@@ -27,7 +27,7 @@ fn content(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Uploads while the drive is still served, as a person would who goes on working; then looks from elsewhere.
+/// Uploads while the drive is still served, as a person does during work, and then checks on another computer.
 fn assert_arrives(bench: &Bench, machine: &Machine, served: Served<'_>, model: &[u8]) {
     machine.ok(&["drive", "sync", "d"]);
     drop(served);
@@ -69,7 +69,7 @@ fn nbdcopy_copies_both_ways_directly_and_through_nbdkit() {
     let machine = with_small_drive(&bench);
     let served = Served::begin(&machine);
     let (source, copy) = (bench.text("source"), bench.text("copy"));
-    // The second content is written over the first, holes over data too.
+    // The second contents overwrite the first, including data with holes.
     for (seed, through_nbdkit) in [(1, false), (7, true)] {
         let model = content(seed);
         std::fs::write(&source, &model).unwrap();
@@ -115,7 +115,7 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
         "read -P 0x5b 6M 4k",
         "read -P 0 8M 512k",
         "read -P 0 4M 1M",
-        // qemu turns what is not a multiple of the block size into a read, a change and a write.
+        // qemu turns a request that is not a multiple of the block size into a read, a change and a write.
         "write -P 0x11 513 1000",
         "read -P 0x11 513 1000",
     ];
@@ -129,7 +129,7 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
     let mut arguments = vec!["-f", "raw"];
     commands.iter().for_each(|command| arguments.extend(["-c", command]));
     let said = peer("qemu-io", &[&arguments[..], &[uri]].concat());
-    // It says so where a pattern is not there, and ends well all the same.
+    // It reports a missing pattern, but still exits successfully.
     assert!(!said.contains("failed"), "{said}");
     assert_arrives(&bench, &machine, served, &model);
 }
@@ -164,12 +164,12 @@ fn fio_verifies_what_it_wrote() {
     assert_arrives(&bench, &machine, served, &model);
 }
 
-/// One size is a range as well.
+/// A single size is a range, too.
 fn range(sizes: &str) -> String {
     if sizes.contains('-') { sizes.to_owned() } else { format!("{sizes}-{sizes}") }
 }
 
-/// What a client does that was not told of block sizes. `d` is its idea of the drive, which it leaves in a file.
+/// Behaves like a client that was not told of block sizes. `d` is its copy of the drive, which it leaves in a file.
 const SECTORS: &str = "
 import random
 random.seed(24)

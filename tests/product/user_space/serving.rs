@@ -1,4 +1,4 @@
-//! Where a drive is served, and what its clients see of a drive that grows meanwhile.
+//! Where a drive is served, and what its clients see when it grows.
 
 use super::{DRIVE_BYTES, Served, assert_elsewhere, assert_same, whole, with_small_drive};
 use crate::bench::{Bench, failure, noise};
@@ -23,7 +23,7 @@ fn tcp_is_for_this_computer_alone_unless_one_insists() {
         client.write(4096, &data).unwrap();
         assert_same(&client.read(4096, 1 << 20).unwrap(), &data);
     }
-    // Any address, and one that is another computer's.
+    // All addresses of this computer, and one of another computer.
     for far in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809"] {
         let refused = machine.run(&["drive", "serve", "d", "--tcp", far]);
         assert_eq!(refused.status.code(), Some(2), "{far}");
@@ -32,12 +32,12 @@ fn tcp_is_for_this_computer_alone_unless_one_insists() {
         assert!(refused["action"].as_str().unwrap().contains("--insecure"), "{refused}");
         assert_eq!(machine.status()["state"], "Closed", "nothing was begun");
     }
-    // Somebody else listens there.
+    // Another program listens there.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     assert_eq!(machine.fails(&["drive", "serve", "d", "--tcp", &address]), (1, "failed".into()));
     assert_eq!(machine.status()["state"], "Closed", "nothing was begun");
-    // A name could mean any address by the time it is asked for.
+    // A name could mean any address by the time it is used.
     assert_eq!(machine.fails(&["drive", "serve", "d", "--tcp", "localhost:10809"]), (2, "usage".into()));
     let served = Served::begin_at(&machine, &["--tcp", "0.0.0.0:0", "--insecure"]);
     let mut client = Client::connect_tcp(("127.0.0.1", port(&served.uri)), &Options::default()).unwrap();
@@ -73,13 +73,13 @@ fn a_client_keeps_its_size_when_the_drive_grows() {
     let (first, rest) = model.split_at(piece);
     old.write(0, first).unwrap();
     machine.ok(&["drive", "resize", "d", "32M"]);
-    // It goes on as if nothing had happened.
+    // It continues as if nothing had happened.
     assert_eq!(old.agreement().size_bytes, DRIVE_BYTES);
     for (number, part) in rest.chunks(piece).enumerate() {
         old.write((1 + number) as u64 * piece as u64, part).unwrap();
     }
     assert_same(&whole(&mut old), &model);
-    // Whoever connects now is told the new size, and both use one drive.
+    // A new client gets the new size, and both use one drive.
     let mut new = served.client();
     assert_eq!(new.agreement().size_bytes, 2 * DRIVE_BYTES);
     model.resize(2 * DRIVE_BYTES as usize, 0);
@@ -90,7 +90,7 @@ fn a_client_keeps_its_size_when_the_drive_grows() {
     model[..8192].fill(9);
     new.write(0, &[9; 8192]).unwrap();
     assert_same(&old.read(0, 16384).unwrap(), &model[..16384]);
-    // It only grows, whoever is there.
+    // A drive only grows, with or without clients.
     assert_eq!(machine.fails(&["drive", "resize", "d", "16M"]), (2, "usage".into()));
     assert_same(&whole(&mut new), &model);
     machine.ok(&["drive", "sync", "d"]);
@@ -98,7 +98,7 @@ fn a_client_keeps_its_size_when_the_drive_grows() {
     assert_elsewhere(&bench, &model);
 }
 
-/// What a user's process gets of a server's greeting, which speaks first.
+/// What a user's process receives of the server's greeting, which comes first.
 fn greeting_as(user: u32, port: u16) -> Vec<u8> {
     let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; head -c 8 <&3"#;
     let mut command = std::process::Command::new("bash");
