@@ -1,5 +1,5 @@
-//! An ordinary user's daemon with root's loop device. It is alone in its binary, because it needs its own mount namespace, where /dev/fuse
-//! is open to all, as a distribution's udev would set it.
+//! An ordinary user's daemon with root's loop device. Alone in its binary, since it lives in its own mount namespace, where
+//! /dev/fuse is open to all users, as a distribution's udev sets it up.
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's failure")]
 
@@ -16,7 +16,7 @@ use support::{Bench, example, require};
 const NOBODY: u32 = 65534;
 
 fn own_namespace(bench: &Bench) {
-    // SAFETY: this thread gets its own namespace and working directory; no memory is affected.
+    // SAFETY: this gives the thread its own namespace and working directory, and touches no memory.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
     let node = bench.path("fuse");

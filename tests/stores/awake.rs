@@ -1,4 +1,4 @@
-//! A computer that stays awake for what a person waits for, with a logind that keeps a list.
+//! A computer that stays awake for uploads that a person expects, with a fake logind that keeps a list.
 
 use crate::bench::{Bench, noise, wait_until};
 use crate::bus::Bus;
@@ -10,10 +10,10 @@ use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 use zbus::{fdo, zvariant};
 
-/// As much of logind as is asked.
+/// The part of logind that the service uses.
 #[derive(Default)]
 struct Logind {
-    /// What was asked of it: what for, and how.
+    /// The requests to it: the reason, and the mode.
     asked: Vec<(String, String)>,
     held: Vec<(String, PipeReader)>,
     refuses_to_block: bool,
@@ -34,7 +34,7 @@ impl Logind {
 }
 
 impl Logind {
-    /// Why the computer stays awake now.
+    /// The reasons why the computer stays awake now.
     fn reasons(&self) -> Vec<&str> {
         let is_held = |reader: &PipeReader| {
             let mut fds = [PollFd::new(reader, PollFlags::IN)];
@@ -62,18 +62,18 @@ fn keeps_the_computer_awake_only_while_a_closed_drive_uploads() {
     let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", bus.address())]);
     create(&bench, &a, &url);
     a.open();
-    // Nobody waits for an open drive.
+    // An open drive keeps the computer awake for nothing.
     std::fs::write(a.machine.mountpoint().join("note"), "one").unwrap();
     a.ok(&["drive", "sync", "d"]);
     assert!(logind.get().asked.is_empty(), "{:?}", logind.get().asked);
 
-    // Eight seconds' worth.
+    // Takes eight seconds.
     a.ok(&["limits", "--up", "512K"]);
     std::fs::write(a.machine.mountpoint().join("noise"), noise(1, 4 << 20)).unwrap();
     a.ok(&["drive", "close", "d"]);
     until("the computer stays awake", &[UPLOADS]);
     assert!(logind.get().asked.contains(&("“d” is being closed".to_owned(), "block".to_owned())));
-    // Without its store it does not get on, however long anybody stays awake.
+    // Without its store the upload makes no progress, however long the computer stays awake.
     proxy.plan(from(0, Fault::CutBeforeBody));
     proxy.cut_all();
     until("the computer may sleep", &[]);
@@ -83,7 +83,7 @@ fn keeps_the_computer_awake_only_while_a_closed_drive_uploads() {
     wait_until("all is uploaded", || a.ok(&["drive", "status", "d"])["unpushed_bytes"] == 0).unwrap();
     until("the computer may sleep again", &[]);
 
-    // Where one may not block, one may delay.
+    // If blocking is refused, a delay is requested.
     logind.get_mut().refuses_to_block = true;
     logind.get_mut().asked.clear();
     a.open();

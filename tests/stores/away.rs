@@ -1,5 +1,4 @@
-//! A drive whose store is away: it opens, works, and is uploaded later; and what becomes of it where another computer
-//! has written meanwhile.
+//! A drive whose store is away: it opens, works, and is uploaded later. And the result if another computer has written meanwhile.
 
 use crate::bench::{Bench, kill, wait_until};
 use crate::person::Person;
@@ -31,15 +30,15 @@ fn a_drive_says_recovering_while_its_store_is_silent() {
     proxy.plan(faults::from(0, Fault::Silence));
     let begun = Instant::now();
     kill(a.machine.pid());
-    // The next one looks for the store, which does not answer, for some seconds.
+    // The next daemon looks for the store for some seconds, and the store does not answer.
     let recovering = a.machine.status_when("recovering", |status| status["state"] == "Recovering");
     assert!(recovering["reason"].as_str().unwrap().contains("open when the service ended"), "{recovering}");
     assert!(a.reads(&["status"]).contains("Recovering"));
-    // Then it goes on without.
+    // Then it continues without the store.
     let away = a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
     assert!(away["unpushed_bytes"].as_u64().unwrap() > 0, "{away}");
     assert_eq!(fs::read_to_string(at.join("note")).unwrap(), "not uploaded yet");
-    // Not after all that a request may take, over and over: programs wait.
+    // Not after several full time-outs, since programs are waiting.
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     state_is(&a, "Offline");
     proxy.plan(faults::none());
@@ -84,11 +83,11 @@ fn a_drive_opens_locally_if_its_store_refuses_requests() {
         assert_eq!(fs::read_to_string(at.join("first")).unwrap(), "saved");
         write_synced(&at.join("second"), reason);
         a.machine.status_when(reason, |status| status["state"] == "Needs attention");
-        // The service ends without a word, and the next one takes up what programs still use.
+        // The service dies, and the next one reopens what programs still use.
         kill(a.machine.pid());
         a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
         assert_eq!(fs::read_to_string(at.join("second")).unwrap(), reason);
-        // What a closed drive has left waits for its store too.
+        // The changes that a closed drive left wait for its store, too.
         a.ok(&["drive", "close", "d"]);
         a.open();
         assert_eq!(fs::read_to_string(at.join("second")).unwrap(), reason);
@@ -144,7 +143,7 @@ fn pending_uploads_of_a_held_drive_only_query_its_holder() {
     let tried = asked.iter().filter(|entry| entry.asked.target.contains("/probe")).count();
     assert_eq!(tried, 0, "the store is not tried over and over");
     b.ok(&["drive", "close", "d", "--wait"]);
-    // Then what is here is a fork of what that one made of it, and is uploaded.
+    // Then the local changes become a fork of the other computer's version, and are uploaded.
     a.open();
     let fork = a.ok(&["drive", "forks", "d"])[0]["name"].as_str().unwrap().to_owned();
     wait_until("it is uploaded", || {

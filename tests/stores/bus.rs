@@ -1,4 +1,4 @@
-//! A system bus of a test's own.
+//! A test's own system bus.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -19,12 +19,12 @@ impl Bus {
         Self { daemon, address: address.trim().to_owned() }
     }
 
-    /// What DBUS_SYSTEM_BUS_ADDRESS is to be.
+    /// The value for DBUS_SYSTEM_BUS_ADDRESS.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// A service on it, to be told its name and objects.
+    /// The start of a service on it. The caller adds its name and objects.
     pub fn connection(&self) -> Builder<'_> {
         Builder::address(self.address()).unwrap()
     }

@@ -1,4 +1,4 @@
-//! What a drive's status says that it has cost is what its server was sent, from the first request of its opening on.
+//! The cost in a drive's status equals the requests that its server got, from the first request of its opening on.
 
 use crate::bench::{Bench, wait_until};
 use crate::person::Person;
@@ -7,7 +7,7 @@ use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::{self, FaultProxy};
 use serde_json::{Value, json};
 
-/// What the server saw since the plan was made, as a status tells it.
+/// The requests that the server saw since the plan was set, in the format of a status.
 fn seen(proxy: &FaultProxy) -> Value {
     let mut seen = json!({"get": 0, "put": 0, "head": 0, "list": 0, "delete": 0});
     for entry in proxy.log() {
@@ -24,7 +24,7 @@ fn seen(proxy: &FaultProxy) -> Value {
     seen
 }
 
-/// Opens the drive on a computer that has never tried its store, writes, and compares.
+/// Opens the drive on a computer that has never tested its store, writes, and compares.
 fn is_told(bench: &Bench, proxy: &FaultProxy, add: &[&str]) {
     let b = Person::new(bench, "b", &[]);
     b.ok(add);

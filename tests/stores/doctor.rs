@@ -1,4 +1,4 @@
-//! Looking for problems: each store that a drive relies on is asked, and none holds up another.
+//! Looking for problems: every store that a drive relies on is tested, and none delays another.
 
 use crate::bench::Bench;
 use crate::s3::with_drive;
@@ -20,7 +20,7 @@ fn the_doctor_tells_a_dead_store_from_a_refused_login() {
     a.ok(&["drive", "create", "e", "--store", &beside, "--size", "64M", "--no-encryption"]);
     let (store, login, other) =
         (format!("store {url}"), format!("login at {url}"), format!("store {beside}"));
-    // What this computer lacks for other things does not matter here.
+    // Other problems of this computer do not matter here.
     let look = || -> Value { serde_json::from_slice(&a.machine.run(&["doctor"]).stdout).unwrap() };
 
     let well = look();
@@ -37,7 +37,7 @@ fn the_doctor_tells_a_dead_store_from_a_refused_login() {
     assert!(found["ok"] == false && found["actions"].as_array().unwrap().contains(&log_in), "{found}");
     assert_eq!(finding(&refused, &other)["ok"], true);
 
-    // It takes what it is asked, and never answers.
+    // It accepts requests, and never answers.
     proxy.plan(faults::from(0, Fault::Silence));
     let dead = look();
     let found = finding(&dead, &store);

@@ -7,7 +7,7 @@ use crate::replicas::{read, save};
 use crate::s3::ask;
 use serde_json::json;
 
-/// One test for each thing that is done, in a module for each store.
+/// One test for each operation, in a module for each store.
 macro_rules! everywhere {
     ($($store:ident),*) => {
         $(mod $store {
@@ -48,10 +48,10 @@ macro_rules! everywhere {
 
 everywhere!(directory, s3, weak_s3, apache, nginx);
 
-/// As they were run, and as few as it takes to say what the store is.
+/// Checks the results of the races, which are run only as often as the verdict needs.
 fn tells_who_won(bench: &Bench, place: &Place) {
     let a = Person::new(bench, "a", &[]);
-    // A directory is made with the first drive in it.
+    // A directory is created with the first drive in it.
     a.ok(&place.create("64M"));
     let tested = a.ok(&place.store("test"));
     assert_eq!(tested["store_mode"], place.mode, "{tested}");
@@ -72,7 +72,7 @@ fn tells_who_won(bench: &Bench, place: &Place) {
         assert!(text.contains(subject), "{text}");
         assert!(winners.len() >= 5 && winners.iter().all(|winners| *winners <= 12), "{races:?}");
     }
-    // What the verdict rests on: one winner in each race, or several.
+    // The verdict rests on the races: one winner in each, or several.
     let fair = |subject: &str| race(subject).1 && race(subject).2.iter().all(|winners| *winners <= 1);
     let (name, version) = ("a new name", "a version");
     match place.mode {
@@ -82,7 +82,7 @@ fn tells_who_won(bench: &Bench, place: &Place) {
     }
 }
 
-/// One who has made the drive, and another one who knows of it.
+/// A person who has created the drive, and another one who has added it.
 fn two(bench: &Bench, place: &Place) -> (Person, Person) {
     let [a, b] = ["a", "b"].map(|name| Person::new(bench, name, &[]));
     assert_eq!(a.ok(&place.create("64M"))["store_mode"], place.mode);
@@ -98,7 +98,7 @@ fn state_is(person: &Person, state: &str) {
     person.machine.status_when(format!("the drive is {state}"), |status| status["state"] == state);
 }
 
-/// The names of the forks that there are.
+/// The names of the forks.
 fn forks(person: &Person) -> Vec<String> {
     let forks = person.ok(&["drive", "forks", "d"]);
     forks.as_array().unwrap().iter().map(|fork| fork["name"].as_str().unwrap().to_owned()).collect()
@@ -112,14 +112,14 @@ fn comes_back_to_a_fork(bench: &Bench, place: &Place) {
         assert_eq!(std::fs::read(look.join("kept")).unwrap(), b"mine");
         assert!(!look.join("theirs").exists(), "nothing is merged");
     };
-    // The same once more, for a fork that nobody wants.
+    // The same again, for a fork that is discarded.
     for (mine, theirs) in [("kept", "theirs"), ("discarded", "theirs too")] {
         a.open();
         a.ok(&["drive", "pause", "d"]);
         save(&a, mine, b"mine");
         a.ok(&["drive", "close", "d"]);
         a.ok(&["daemon", "stop"]);
-        // Who has it is taken from, and nobody else.
+        // A take-over works only against the holder that was named.
         let from_another = json!({"take_over": true, "take_over_from": {"device": "00000000-0000-0000-0000-000000000000", "epoch": 2}});
         let refused = ask(&b, "/v1/drives/d/open", &from_another);
         assert!(refused.contains(r#""code":"held""#) && refused.contains(r#""holder""#), "{refused}");
@@ -158,7 +158,7 @@ fn goes_to_its_replica_and_back(bench: &Bench, place: &Place) {
     save(&a, "note", b"1");
     let second = place.beside("second");
     let added = a.ok(&place.with_login(vec!["drive", "replica", "add", "d", &second]));
-    // As it is written everywhere.
+    // In the form that is used everywhere.
     let second = added["store"].as_str().unwrap();
     a.refused(&["drive", "replica", "add", "d", second], 1, "exists");
     a.refused(&["drive", "replica", "promote", "d", second, "--yes"], 1, "state");
@@ -169,11 +169,11 @@ fn goes_to_its_replica_and_back(bench: &Bench, place: &Place) {
         (Some(true), Some(false))
     );
     assert_eq!(a.ok(&["drive", "status", "d"])["store"], second);
-    // Nobody writes to the former store any more.
+    // No computer writes to the former store any longer.
     let at = b.machine.mountpoint().display().to_string();
     let failure = b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 3, "gone");
     assert!(failure["message"].as_str().unwrap().contains(second), "{failure}");
-    // A primary is nobody's replica.
+    // The former store can become a replica, although it was the primary.
     a.ok(&["drive", "replica", "add", "d", &place.url]);
     let back = a.ok(&["drive", "replica", "promote", "d", &place.url, "--yes"]);
     assert_eq!(back["lost_versions"], false, "{back}");
@@ -195,7 +195,7 @@ fn is_looked_at(bench: &Bench, place: &Place) {
     a.ok(&["drive", "sync", "d"]);
     b.machine.open(&["--read-only"]);
     assert_eq!(read(&b, "note"), b"uploaded");
-    // What is not here needs the store, and that it is away is told.
+    // Data that is not here needs the store, and its absence is reported.
     b.machine.status_when("names are here", |status| status["lacks_metadata"] == false);
     place.goes_away();
     assert!(std::fs::read(b.machine.mountpoint().join("film")).is_err());
@@ -211,7 +211,7 @@ fn is_looked_at(bench: &Bench, place: &Place) {
     let status = b.ok(&["drive", "status", "d"]);
     assert_eq!(status["state"], "Read-only", "{status}");
     assert!(std::fs::write(b.machine.mountpoint().join("note"), "x").is_err());
-    // The other one goes on, and what is looked at stays as it was.
+    // The other computer continues, and the open version stays unchanged.
     save(&a, "note", b"replaced");
     a.ok(&["drive", "sync", "d"]);
     a.ok(&["drive", "gc", "d"]);
@@ -231,25 +231,25 @@ fn opens_without_its_store(bench: &Bench, place: &Place) {
     save(&a, "trip/plan", b"north");
     a.ok(&["drive", "close", "d", "--wait"]);
 
-    // In the tunnel.
+    // In a tunnel.
     place.goes_away();
     let opened = a.open();
     assert!(opened["away_because"].as_str().unwrap().contains("cannot be reached"), "{opened}");
     assert_eq!(read(&a, "trip/plan"), b"north");
     save(&a, "trip/notes", b"by train");
     state_is(&a, "Offline");
-    // The computer is switched off and on there.
+    // The computer is switched off and on in the tunnel.
     a.ok(&["daemon", "stop"]);
     a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
     assert_eq!(read(&a, "trip/notes"), b"by train");
     let waiting = a.ok(&["drive", "status", "d"]);
     assert!(waiting["unpushed_bytes"].as_u64().unwrap() > 0 && waiting["state"] == "Offline", "{waiting}");
-    // And closed there, and opened again.
+    // The drive is also closed and opened there.
     a.ok(&["drive", "close", "d"]);
     a.open();
     assert_eq!(read(&a, "trip/notes"), b"by train");
 
-    // Out of it.
+    // Out of the tunnel.
     place.comes_back();
     a.ok(&["drive", "sync", "d"]);
     state_is(&a, "Ready");
@@ -260,7 +260,7 @@ fn opens_without_its_store(bench: &Bench, place: &Place) {
     save(&b, "trip/postcard", b"from b");
     b.ok(&["drive", "close", "d", "--wait"]);
 
-    // The first one does not know of that, and has gone into the next tunnel.
+    // The first computer does not know of that, and is in the next tunnel.
     place.goes_away();
     a.open();
     assert!(!has(&a, "trip/postcard"));
@@ -274,13 +274,13 @@ fn opens_without_its_store(bench: &Bench, place: &Place) {
     assert_eq!(uploaded[0]["records"], 0, "it is uploaded: {uploaded}");
     assert_eq!(read(&a, "trip/sketch"), b"from a");
     a.refused(&["drive", "close", "d", "--wait"], 1, "conflict");
-    // Both are there, whole.
+    // Both versions are there, complete.
     a.open();
     assert_eq!(read(&a, "trip/postcard"), b"from b");
     assert!(!has(&a, "trip/sketch"));
     a.ok(&["drive", "close", "d", "--wait"]);
 
-    // And anywhere else, the fork by its name.
+    // The fork can be opened by its name everywhere else, too.
     let names = a.ok(&["drive", "list"]);
     let other = names.as_array().unwrap().iter().find(|drive| drive["name"] == fork[0]);
     let other = other.unwrap_or_else(|| panic!("{names}"));

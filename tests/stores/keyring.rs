@@ -1,4 +1,4 @@
-//! The Secret Service: a keyring of its own, on a bus of its own.
+//! The Secret Service: a test's own keyring, on its own bus.
 
 use crate::bench::{Bench, run, wait_until};
 use crate::person::Person;
@@ -9,13 +9,14 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Somewhere nobody listens: what is asked of it fails at once.
+/// An address without a server: every request fails at once.
 const STORE: &str = "https://127.0.0.1:1/dav/";
 
-/// The collection that a desktop opens at login.
+/// The collection that a desktop unlocks at login.
 const LOGIN: &str = "/org/freedesktop/secrets/collection/login";
 
-/// A bus that starts no service by itself. Where it may, whoever asks while one keyring replaces another gets a third one, which stays locked.
+/// A bus that starts no service on its own. Otherwise a client that asks while one keyring replaces another would get a third
+/// one, which stays locked.
 const BUS: &str = r#"<busconfig>
   <type>session</type>
   <listen>unix:tmpdir=/tmp</listen>
@@ -28,7 +29,7 @@ const BUS: &str = r#"<busconfig>
 </busconfig>
 "#;
 
-/// A session with a keyring that is open.
+/// A session with an unlocked keyring.
 struct Session {
     child: Child,
     bus: String,
@@ -59,7 +60,7 @@ impl Session {
         Self { child, bus: bus.trim().to_owned(), runtime }
     }
 
-    /// The answer to a call, if the keyring is there to give one.
+    /// The answer to a call, if the keyring is there to answer.
     fn ask(&self, object: &str, call: &[&str]) -> Option<String> {
         let mut command = Command::new("dbus-send");
         command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus);
@@ -81,7 +82,7 @@ impl Session {
             .map(|answer| answer.contains("true"))
     }
 
-    /// Opens it again, as the desktop does when somebody logs in: by another process of it.
+    /// Unlocks it, as the desktop does at login: in another process.
     fn unlock(&self) {
         let home = self.runtime.parent().unwrap();
         let mut command = Command::new("bash");
@@ -93,7 +94,7 @@ impl Session {
         wait_until("the keyring is open", || self.is_locked() == Some(false)).unwrap();
     }
 
-    /// Ends it, with all that runs in it.
+    /// Ends the session and everything in it.
     fn end(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
@@ -137,7 +138,7 @@ fn keeps_credentials_in_an_unlocked_keyring() {
     };
     assert!(search("umbrella stand") && !search("marmalade lamp"));
 
-    // They are had from there: the server is not, and that is all that is wrong.
+    // They are read from the keyring: only the missing server fails.
     a.refused(&["store", "test", STORE], 5, "offline");
     session.lock();
     let failure = a.refused(&["store", "test", STORE], 6, "credentials");
@@ -147,7 +148,7 @@ fn keeps_credentials_in_an_unlocked_keyring() {
     let failure = a.refused(&["store", "test", STORE], 6, "credentials");
     assert!(failure["message"].as_str().unwrap().contains("keyring, which does not answer"), "{failure}");
 
-    // Without a keyring they are in the file, and are had from there.
+    // Without a keyring they are kept in and read from the file.
     assert_eq!(log_in(&a, &new, &[]), "file");
     a.refused(&["store", "test", STORE], 5, "offline");
     a.ok(&["store", "logout", STORE]);
@@ -155,7 +156,7 @@ fn keeps_credentials_in_an_unlocked_keyring() {
     a.assert_discreet(&["marmalade lamp", "umbrella stand"]);
 }
 
-/// A service that begins while the keyring is locked, as before anybody has logged in to the desktop.
+/// A service that starts while the keyring is locked, as before a login to the desktop.
 #[test]
 fn a_locked_keyring_delays_uploads_but_not_opening() {
     let bench = Bench::new();
@@ -170,7 +171,7 @@ fn a_locked_keyring_delays_uploads_but_not_opening() {
     a.open();
     let note = a.machine.mountpoint().join("note");
     std::fs::write(&note, "before").unwrap();
-    // An open drive has what it needs.
+    // An open drive already has its credentials.
     session.lock();
     a.ok(&["drive", "sync", "d"]);
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -184,7 +185,7 @@ fn a_locked_keyring_delays_uploads_but_not_opening() {
         status["state"] != "Ready" && status["reason"].to_string().contains("keyring")
     });
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{status}");
-    // Nobody has to log in to the store, whose credentials are good.
+    // Nobody needs to log in to the store, since its credentials are good.
     assert_eq!(
         (&status["state"], &status["needs_login"]),
         (&"Needs attention".into(), &false.into()),

@@ -1,4 +1,4 @@
-//! Stores that say something else of a drive than it is: nothing is written because of it, least of all in the clear.
+//! Stores that make false claims about a drive: nothing is written because of them, least of all unencrypted.
 
 use crate::bench::{Bench, Machine, failure};
 use holdall_core::format::family::{Family, Mode};
@@ -41,7 +41,7 @@ fn names(store: &Path) -> BTreeSet<String> {
     names
 }
 
-/// Writes a family.json that says this.
+/// Writes a family.json with these claims.
 fn say(store: &Path, family: &Family) {
     fs::write(store.join("family.json"), family.encode()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What may be taken of the network, with a NetworkManager that says so.
+//! Limits on the use of the network, with a fake NetworkManager.
 
 use crate::bench::{Bench, noise, wait_until};
 use crate::bus::Bus;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zbus::blocking::Connection;
 use zbus::blocking::object_server::InterfaceRef;
 
-/// As much of NetworkManager as is asked.
+/// The part of NetworkManager that the service uses.
 struct NetworkManager {
     metered: u32,
 }
@@ -31,13 +31,13 @@ impl NetworkManager {
     }
 }
 
-/// What NMMetered says.
+/// Values of NMMetered.
 const METERED: u32 = 1;
 const FREE: u32 = 2;
 const GUESSED_METERED: u32 = 3;
 const GUESSED_FREE: u32 = 4;
 
-/// The network that a NetworkManager of a test's own tells of.
+/// The network, as a test's own NetworkManager reports it.
 struct Network {
     _served_by: Connection,
     served: InterfaceRef<NetworkManager>,
@@ -80,14 +80,14 @@ fn uploads_wait_for_the_next_unmetered_network() {
     let shown = a.reads(&["limits"]);
     assert!(shown.contains("wait for another one"), "{shown}");
 
-    // Home again.
+    // At home again.
     network.becomes(GUESSED_FREE);
     is(false);
     a.ok(&["drive", "sync", "d"]);
-    // Told to go on, it goes on everywhere.
+    // If told to continue, it does so on every network.
     network.becomes(GUESSED_METERED);
     is(true);
-    // The whole day, and every day.
+    // The whole day, every day.
     a.ok(&["limits", "--on-metered", "go-on", "--quiet", "00:00-24:00"]);
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!((status["state"].as_str(), status["reason"].as_str()), (Some("Paused"), Some("quiet hours")));
@@ -96,7 +96,7 @@ fn uploads_wait_for_the_next_unmetered_network() {
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 
-/// What is on its way is cut off, and not sent to its end.
+/// The running upload is cut off, not finished.
 #[test]
 fn a_metered_network_cuts_off_and_delays_a_running_upload() {
     let bench = Bench::new();
@@ -188,16 +188,16 @@ fn limits_apply_to_uploads_and_downloads() {
     a.open();
     let noise = noise(1, BYTES as usize);
     let file = a.machine.mountpoint().join("noise");
-    // It cannot be done faster; how much longer it takes is the machine's affair.
+    // It cannot be faster. How much longer it takes depends on the machine.
     let least = (BYTES - RATE / 10) as f64 / RATE as f64;
-    // From the first byte: uploads begin before they are asked for.
+    // From the first byte, since uploads begin before they are requested.
     let begun = Instant::now();
     std::fs::write(&file, &noise).unwrap();
     a.ok(&["drive", "sync", "d"]);
     assert!(begun.elapsed().as_secs_f64() > least, "{:?}", begun.elapsed());
     a.ok(&["drive", "close", "d", "--wait"]);
 
-    // Limits outlive the daemon; the other computer has its own.
+    // Limits survive the daemon. The other computer has its own.
     let b = Person::new(&bench, "b", &[]);
     b.ok(&["limits", "--down", "2M"]);
     b.ok(&["drive", "add", "d", "--store", &url, "--credentials-file", &bench.text("ini")]);
@@ -243,7 +243,7 @@ fn slows_down_programs_that_scan_files_until_allowed() {
     };
     assert_eq!(reason(), None);
     for number in 0..FILES {
-        // As programs do that want to know what a file is: bit by bit from its beginning, and its end.
+        // As programs do that identify a file: bit by bit from the beginning, and the end.
         let mut file = File::open(b.machine.mountpoint().join(name(number))).unwrap();
         for _ in 0..HEAD_BYTES / 4096 {
             file.read_exact(&mut [0; 4096]).unwrap();

@@ -1,8 +1,8 @@
-//! Drives in stores that ask who one is: real servers, the product as a person uses it, and credentials that are wrong,
-//! weak, revoked or locked away. Runs as root, with FUSE and loop devices.
+//! Drives in stores with a sign-in: real servers, the product as a person uses it, and credentials that are wrong, weak, revoked
+//! or locked away. Runs as root, with FUSE and loop devices.
 //!
-//! Whatever a test's commands, daemons and files say is searched for the secrets of the test at its end: the daemon
-//! tells as much as it can (`HOLDALL_LOG=trace`).
+//! At the end of a test, all output of its commands, daemons and files is searched for the test's secrets. The daemon logs as
+//! much as it can (`HOLDALL_LOG=trace`).
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,5 +1,5 @@
-//! Networks as they are: whatever goes wrong between an open drive and its store is told with its reason, in the status and in
-//! the events, nobody waits for ever, nothing is lost, and work goes on by itself once it is over.
+//! Real networks. Every trouble between an open drive and its store is reported with its reason, in the status and in the events.
+//! Nothing waits forever, nothing is lost, and work continues on its own once the trouble is over.
 
 use crate::bench::{Bench, wait_until};
 use crate::person::Person;
@@ -16,13 +16,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-/// Something that goes wrong with every request.
+/// A fault of every request.
 struct Trouble {
     name: &'static str,
     fault: Fault,
-    /// What the drive is then.
+    /// The state of the drive during the trouble.
     state: &'static str,
-    /// What a person reads of it.
+    /// The reason that a person reads.
     reason: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn trouble(name: &'static str, fault: Fault, state: &'static str, reason: 
     Trouble { name, fault, state, reason }
 }
 
-/// What happens to networks and to stores.
+/// Troubles of networks and stores.
 const TROUBLES: [Trouble; 9] = [
     trouble("cut connections", Fault::CutBeforeBody, "Offline", "cannot be reached"),
     trouble("cut uploads", Fault::CutInBody, "Offline", "cannot be reached"),
@@ -43,10 +43,10 @@ const TROUBLES: [Trouble; 9] = [
     trouble("no room", Fault::FULL, "Needs attention", "full"),
 ];
 
-/// Slower than anybody waits, though it never stops.
+/// Slower than every time-out, though it never stops.
 const DRIP: Fault = Fault::Drip { pieces: 100_000, pause: Duration::from_millis(100) };
 
-/// What buckets alone say, or say in other words.
+/// Troubles of buckets only, or with other words for buckets.
 const TROUBLES_OF_BUCKETS: [Trouble; 4] = [
     trouble("a login page", Fault::Portal, "Offline", "want a login"),
     trouble("no bucket", Fault::GONE, "Needs attention", "no bucket"),
@@ -60,27 +60,27 @@ const TROUBLES_OF_COLLECTIONS: [Trouble; 2] = [
     trouble("no user", Fault::UNKNOWN, "Needs attention", "does not take this user with this password"),
 ];
 
-/// From `begin` on until `end` nothing is uploaded from an open drive; it says so, and why, and goes on by itself.
+/// Between `begin` and `end` an open drive uploads nothing. It reports that and the reason, and continues on its own.
 fn is_told(a: &Person, name: &str, state: &str, reason: &str, begin: impl FnOnce(), end: impl FnOnce()) {
     let note = a.machine.mountpoint().join("note");
     begin();
     fs::write(&note, name).unwrap();
     let syncing = a.machine.begin(&["drive", "sync", "d"]);
-    // Something else may be told before: who begins anew listens to nobody for a moment.
+    // Another reason may come first: a server that restarts does not listen for a moment.
     let status = a
         .machine
         .status_when(name, |status| status["reason"].as_str().is_some_and(|told| told.contains(reason)));
     assert_eq!(status["state"], state, "{name}: {status}");
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0, "{name}: {status}");
     wait_until("it is an event too", || a.events().contains(reason)).unwrap();
-    // The mounted drive does not mind.
+    // The mounted drive keeps working.
     assert_eq!(fs::read_to_string(&note).unwrap(), name);
     end();
     syncing.ok();
     a.machine.status_when("uploaded", |status| status["state"] == "Ready" && status["reason"].is_null());
 }
 
-/// Whoever makes the drive there, and has it open.
+/// A person who creates the drive there, and opens it.
 fn with_open_drive(bench: &Bench, place: &Place, environment: &[(&str, &str)]) -> Person {
     let a = Person::new(bench, "a", environment);
     a.ok(&place.create("64M"));
@@ -127,12 +127,12 @@ fn reports_every_trouble_with_a_collection_without_login() {
     are_told(&bench, &Place::nginx(&bench), TROUBLES.into_iter().chain([portal]));
 }
 
-/// What a store is in is not there for a while.
+/// The directory of a store is missing for a while.
 fn is_deleted(directory: &Path, a: &Person, state: &str, reason: &str) {
     let aside = directory.with_extension("aside");
     let begin = || fs::rename(directory, &aside).unwrap();
     is_told(a, "deleted", state, reason, begin, || {
-        // Nobody has made it anew, and what is in it is nobody's.
+        // Nothing has created it again, so it has no contents of its own.
         assert!(!directory.exists());
         fs::rename(&aside, directory).unwrap();
     });
@@ -187,11 +187,11 @@ fn reports_a_collections_expired_certificate_until_it_is_renewed() {
     expires(&a, |days| server.borrow_mut().renew(SignIn::Basic, days));
 }
 
-/// A name that nobody knows for a while.
+/// A host name that cannot be resolved for a while.
 fn is_unknown(a: &Person, names: &Names, proxy: &FaultProxy, reason: &str) {
     let begin = || {
         names.are(&[]);
-        // Who is connected asks for no name.
+        // An open connection needs no name.
         proxy.cut_all();
     };
     is_told(a, "an unknown name", "Offline", reason, begin, || names.are(&[STORE_HOST]));

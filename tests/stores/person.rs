@@ -1,4 +1,4 @@
-//! Somebody at a computer, of whom everything that is said is remembered.
+//! A person at a computer whose whole output is kept.
 
 use crate::bench::{Bench, Machine, discreet, failure, wait_until};
 use serde_json::Value;
@@ -8,19 +8,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A computer, and what it has said. No secret is in that when it ends.
+/// A computer and its output, which must not contain a secret at the end.
 pub struct Person {
     pub machine: Machine,
     said: RefCell<Vec<u8>>,
     daemon: Child,
-    /// Everything, where the daemon's own log is bounded.
+    /// The complete log, since the daemon's own log is bounded.
     log: PathBuf,
     events: Child,
     events_said: PathBuf,
 }
 
 impl Person {
-    /// No keyring is there, and whoever started the daemon has keys in the environment that would do.
+    /// There is no keyring, and the environment of the daemon has keys that would work.
     pub fn new(bench: &Bench, name: &str, environment: &[(&str, &str)]) -> Self {
         let mut machine = bench.machine(name);
         let told = [("HOLDALL_LOG", "trace")];
@@ -55,7 +55,7 @@ impl Person {
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
 
-    /// Runs a command that must fail; its exit code, and the failure.
+    /// Runs a command that must fail. Returns its exit code and the failure.
     pub fn fails(&self, arguments: &[&str]) -> (i32, Value) {
         let output = self.machine.run(arguments);
         self.hear(&output);
@@ -69,14 +69,14 @@ impl Person {
         failure
     }
 
-    /// Runs a command as a person reads it, without --json.
+    /// Runs a command as a person does, without --json.
     pub fn reads(&self, arguments: &[&str]) -> String {
         let output = self.machine.plain_command(arguments).stdout(Stdio::piped()).output().unwrap();
         self.hear(&output);
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What `holdall events` has printed so far.
+    /// The output of `holdall events` so far.
     pub fn events(&self) -> String {
         std::fs::read_to_string(&self.events_said).unwrap()
     }
@@ -87,21 +87,21 @@ impl Person {
         self.ok(&["drive", "open", "d", "--attach", "loop", "--at", &at])
     }
 
-    /// Where credentials are that are in no keyring.
+    /// The file for credentials that are in no keyring.
     pub fn logins(&self) -> PathBuf {
         self.machine.state.join("logins.json")
     }
 
-    /// Nothing that was said or written says one of the secrets, in whatever form, but for the one file that is there for it.
+    /// Checks that nothing printed or written contains one of the secrets, in any form, except the one file for credentials.
     pub fn assert_discreet(&mut self, secrets: &[&str]) {
-        // What a person who is asked for help would send.
+        // What a support report would contain.
         for shown in [&["diagnostics"][..], &["activity"], &["status"], &["doctor"], &["store", "list"]] {
             for output in [self.machine.run(shown), self.machine.plain_command(shown).output().unwrap()] {
                 assert!(!output.stdout.is_empty(), "{shown:?} says nothing");
                 self.hear(&output);
             }
         }
-        // It is heard to its end.
+        // Its output is read to the end.
         self.ok(&["daemon", "stop"]);
         self.daemon.wait().unwrap();
         let _ = self.events.kill();

@@ -1,5 +1,6 @@
-//! What is always kept on a computer: it is there when the store is not, whatever else has to go, and follows what changes. The
-//! store is as far away as stores are, and goes away in either way: nobody is there, or somebody listens and says nothing.
+//! Files that are always kept on a computer. They are there when the store is away, whatever else is evicted, and follow changes.
+//! The store has a realistic distance, and goes away in two ways: no server is there, or a server accepts connections and does
+//! not answer.
 
 use crate::bench::{Bench, Machine, Random, sh, wait_until};
 use crate::person::Person;
@@ -20,22 +21,22 @@ const FILES: usize = 24;
 const FILE_BYTES: usize = 70_000;
 const LARGE_BYTES: usize = 80 << 20;
 
-/// From a computer to the store and back, near and far.
+/// The round trip from a computer to the store, near and far.
 const NEAR: Duration = Duration::from_millis(20);
 const FAR: Duration = Duration::from_millis(50);
 
-/// A drive in a bucket, with files that its first computer has left there.
+/// A drive in a bucket, with files that its first computer has uploaded.
 struct World {
     a: Person,
     proxy: FaultProxy,
-    /// What happens to every request while the store is away.
+    /// The fault of every request while the store is away.
     away: Fault,
     _link: Delay,
     _server: S3Server,
     url: String,
-    /// What the files below `kept` hold, by their paths there.
+    /// The contents of the files below `kept`, by their paths there.
     kept: BTreeMap<PathBuf, Vec<u8>>,
-    // The last to go: the others live in its directories.
+    // Dropped last, since the others use its directories.
     bench: Bench,
 }
 
@@ -71,14 +72,14 @@ impl World {
         Self { a, proxy, away, _link: link, _server: server, url, kept, bench }
     }
 
-    /// A second computer that has nothing of the drive yet.
+    /// A second computer that has none of the drive yet.
     fn stranger(&self) -> Person {
         let b = Person::new(&self.bench, "b", &[]);
         b.ok(&["drive", "add", "d", "--store", &self.url, "--credentials-file", &self.bench.text("ini")]);
         b
     }
 
-    /// The same, with the drive open.
+    /// A second computer with the drive open.
     fn other(&self) -> Person {
         let b = self.stranger();
         b.open();
@@ -92,17 +93,17 @@ impl World {
 
     fn mend(&self) {
         self.proxy.plan(faults::none());
-        // What waits for an answer gets none.
+        // Pending requests get no answer.
         self.proxy.cut_all();
     }
 
-    /// The folder `kept` is all here, as it is now.
+    /// Waits until the folder `kept` in its current state is all here.
     fn ready(&self, person: &Person) -> Value {
         let bytes = self.kept.values().map(|bytes| bytes.len().next_multiple_of(4096)).sum();
         ready(person, self.kept.len(), bytes)
     }
 
-    /// All that is kept reads whole from the drive itself, and listing all of it works.
+    /// Everything kept can be read from the drive itself, and listed.
     fn reads_offline(&self, person: &Person) {
         self.cut();
         self.reads(person);
@@ -120,7 +121,7 @@ impl World {
     }
 }
 
-/// Has the kernel read it anew.
+/// Drops it from the page cache.
 fn forget_pages(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -131,7 +132,7 @@ fn at(person: &Person, path: &str) -> String {
     person.machine.mountpoint().join(path).display().to_string()
 }
 
-/// The only pin, once all of so many files with so many bytes is here.
+/// The only pin, once all of its `files` files with `bytes` bytes are here.
 fn ready(person: &Person, files: usize, bytes: usize) -> Value {
     let mut pins = Value::Null;
     wait_until(format!("{files} files are ready"), || {
@@ -148,9 +149,9 @@ fn ready(person: &Person, files: usize, bytes: usize) -> Value {
     pins[0].clone()
 }
 
-/// How long a reader may be kept waiting for what is not here: a minute, and what a busy computer adds.
+/// How long a read of missing data may wait: a minute, and some time for a busy computer.
 const BOUND: Duration = Duration::from_secs(80);
-/// And once it is known that nobody answers: what each waits, for each time that the kernel asks.
+/// The wait for each request of the kernel once it is known that the store does not answer.
 const BOUND_THEN: Duration = Duration::from_secs(20);
 
 #[test]
@@ -175,7 +176,7 @@ fn gives_an_error_in_bounded_time(world: &World) {
         move || std::fs::read(absent).map(|bytes| bytes.len())
     });
     let begun = Instant::now();
-    // A file manager's work, and a person's.
+    // The work of a file manager, and of a person.
     while !reader.is_finished() {
         world.reads(&b);
         sh(&b.machine.mountpoint(), "ls -lR >/dev/null; echo late >note; sync note");
@@ -183,7 +184,7 @@ fn gives_an_error_in_bounded_time(world: &World) {
         std::thread::sleep(Duration::from_millis(500));
     }
     assert_eq!(reader.join().unwrap().unwrap_err().raw_os_error(), Some(5), "an I/O error");
-    // By now it is known that nobody answers.
+    // By now it is known that the store does not answer.
     let begun = Instant::now();
     assert_eq!(std::fs::read(&absent).unwrap_err().raw_os_error(), Some(5), "an I/O error");
     assert!(begun.elapsed() < BOUND_THEN, "{:?}", begun.elapsed());
@@ -219,7 +220,7 @@ fn pinned_files_stay_available_offline_with_later_changes() {
     b.refused(&["evict", &at(&b, "kept/below/1")], 1, "state");
     world.reads_offline(&b);
 
-    // Added later: in a directory of its own, by another name for what was there, and in the place of a file.
+    // Files added later: in a new directory, under another name, and in place of an old file.
     let root = b.machine.mountpoint().join("kept");
     let mut random = Random(5);
     let new = [("new/deep/file", 300_000), ("0", 5000)].map(|(name, len)| (name, random.bytes(len)));
@@ -232,7 +233,7 @@ fn pinned_files_stay_available_offline_with_later_changes() {
     std::fs::remove_file(root.join("2")).unwrap();
     world.kept.remove(Path::new("2"));
     b.ok(&["drive", "sync", "d"]);
-    // What was replaced or deleted is let go.
+    // Replaced and deleted files are no longer kept.
     let expected = world.ready(&b)["bytes"].as_u64().unwrap();
     let status = b.ok(&["drive", "status", "d"]);
     assert!(status["pinned_bytes"].as_u64().unwrap() >= expected, "{status}");
@@ -240,16 +241,16 @@ fn pinned_files_stay_available_offline_with_later_changes() {
     b.ok(&["evict", "--drive", "d"]);
     world.reads_offline(&b);
 
-    // The computer is switched off, and on again where there is no network.
+    // The computer is switched off, and on again without a network.
     b.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(b.ok(&["pins", "d"])[0]["state"], "Closed");
     world.cut();
     b.open();
     b.ok(&["evict", "--drive", "d"]);
     world.reads(&b);
-    // And so is the daemon alone.
+    // The daemon alone is restarted, too.
     b.ok(&["daemon", "stop"]);
-    // Who names files right then waits until the drive is taken up.
+    // A command that names files at this moment waits until the drive is reopened.
     assert_eq!(b.ok(&["pin", &kept])[0]["path"], "kept");
     assert!(!b.ok(&["drive", "status", "d"])["mountpoint"].is_null());
     b.ok(&["evict", "--drive", "d"]);
@@ -277,7 +278,7 @@ fn pinned_files_stay_available_offline_with_later_changes() {
     let evicted = b.ok(&["evict", &kept]);
     assert!(evicted["bytes_freed"].as_u64().unwrap() >= expected, "{evicted}");
     assert_eq!(b.ok(&["drive", "status", "d"])["pinned_bytes"], 0);
-    // The folder that is the root is let go with the drive.
+    // The pin of the root folder ends with the pin of the drive.
     b.ok(&["pin", at(&b, "").trim_end_matches('/')]);
     assert_eq!(b.ok(&["unpin", "--drive", "d"])[0]["path"], ".");
     assert_eq!(b.ok(&["pins"]), serde_json::json!([]));
@@ -289,7 +290,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     let world = World::new(NEAR, Fault::CutBeforeBody);
     let b = world.other();
     let (large, kept) = (at(&b, "large"), at(&b, "kept"));
-    // On no drive, and not there.
+    // A path on no drive, and a missing one.
     let failure = b.refused(&["pin", "/etc/passwd"], 3, "not_found");
     assert!(failure["action"].as_str().unwrap().contains(at(&b, "").trim_end_matches('/')), "{failure}");
     b.refused(&["wait", "/etc/passwd"], 3, "not_found");
@@ -299,14 +300,14 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     b.refused(&["unpin", "--drive", "d"], 3, "not_found");
     b.refused(&["pin", &kept, "--drive", "d"], 2, "usage");
 
-    // What is here of its end makes no beginning.
+    // Data from its end does not count as its beginning.
     b.ok(&["evict", &large]);
     let mut end = vec![0; LARGE_BYTES * 2 / 5];
     File::open(&large).unwrap().read_exact_at(&mut end, (LARGE_BYTES * 3 / 5) as u64).unwrap();
     let waited = b.ok(&["wait", &large, "--ready", "40%"]);
     assert!(waited["ready_bytes"].as_u64().unwrap() >= LARGE_BYTES as u64 * 4 / 5, "{waited}");
 
-    // Waiting: as much as was asked for, from the beginning, and no more.
+    // A wait fetches the requested share, from the beginning, and no more.
     b.ok(&["evict", &large]);
     let waited = b.ok(&["wait", &large, "--ready", "40%"]);
     let (bytes, here) = (waited["bytes"].as_u64().unwrap(), waited["ready_bytes"].as_u64().unwrap());
@@ -316,7 +317,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     world.proxy.plan(faults::from(0, Fault::Silence));
     let failure = b.refused(&["wait", &large, "--ready", "90%", "--timeout", "1s"], 1, "failed");
     assert!(failure["message"].as_str().unwrap().contains("72 MiB"), "{failure}");
-    // Nor does it wait on where somebody switches downloads off.
+    // A wait also ends when downloads are switched off.
     let machine = &b.machine;
     let waited = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| machine.run(&["wait", &large]));
@@ -336,7 +337,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     world.mend();
     ready(&b, 1, LARGE_BYTES);
 
-    // The cache cannot be made too small for what is pinned, nor too much be pinned for the cache.
+    // The cache cannot be made too small for the pins, and no pin may be too large for the cache.
     let failure = b.refused(&["limits", "--cache", "80M"], 2, "usage");
     assert!(failure["consequence"].as_str().unwrap().contains("what is pinned"), "{failure}");
     b.ok(&["unpin", &large]);
@@ -347,12 +348,12 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
         assert!(message.contains("and may take 64 MiB"), "{failure}");
         assert!(failure["action"].as_str().unwrap().contains("holdall limits --cache"), "{failure}");
     }
-    // How far it is here is told all the same.
+    // Its status is reported anyway.
     assert!(b.ok(&["pin", &large, "--status"])[0]["bytes"].as_u64() >= Some(LARGE_BYTES as u64));
     b.refused(&["wait", &large], 1, "full");
     b.ok(&["pin", &kept, "--wait"]);
 
-    // Nor is a folder that has grown too large for it called kept, although all of it was here for a moment.
+    // A folder that has grown too large for the cache is not reported as kept, although all of it was here for a moment.
     let grown = Path::new(&kept).join("grown");
     std::fs::write(&grown, Random(12).bytes(LARGE_BYTES)).unwrap();
     sh(&b.machine.mountpoint(), "sync kept/grown");
@@ -367,7 +368,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     world.ready(&b);
     b.ok(&["limits", "--cache", "auto"]);
 
-    // All of it.
+    // The whole drive.
     let whole = b.ok(&["pin", "--drive", "d", "--wait"]);
     assert_eq!((&whole[0]["path"], &whole[0]["state"]), (&Value::Null, &"Always keep".into()), "{whole}");
     b.refused(&["evict", "--drive", "d"], 1, "state");
@@ -390,7 +391,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     world.ready(&b);
     b.ok(&["drive", "close", "d", "--wait"]);
 
-    // A list that is lost is told, and keeps nobody from opening the drive.
+    // A lost list is reported, and does not stop the drive from opening.
     b.ok(&["daemon", "stop"]);
     std::fs::write(b.machine.state.join("drives/d/pins.json"), "{").unwrap();
     b.open();
@@ -400,7 +401,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     b.ok(&["drive", "close", "d", "--wait"]);
 }
 
-/// Asks a service for what is in a folder of drive `d`.
+/// Asks a service for the contents of a folder of drive `d`.
 fn folder(machine: &Machine, path: &str) -> Value {
     let mut stream = UnixStream::connect(machine.runtime.join("daemon.sock")).unwrap();
     write!(stream, "GET /v1/drives/d/folder?path={path} HTTP/1.0\r\nHost: holdall\r\n\r\n").unwrap();
@@ -417,7 +418,7 @@ fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     a.open();
     let far = a.machine.mountpoint().join("far");
     std::fs::create_dir(&far).unwrap();
-    // Names and what belongs to them are more than whoever looks elsewhere has by the way.
+    // These names and inodes are more than a read elsewhere brings along.
     for number in 0..NAMES {
         std::fs::write(far.join(format!("{number:0>150}")), [7; 200]).unwrap();
     }
@@ -431,12 +432,12 @@ fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     assert_eq!(folder(&b.machine, "near")[0]["name"], "file");
     world.cut();
 
-    // The time counts from the beginning on, also where nothing can be looked at.
+    // The time counts from the beginning, even if nothing can be read.
     let begun = Instant::now();
     let failure = b.refused(&["wait", &at(&b, "far"), "--timeout", "2s"], 1, "failed");
     assert!(failure["message"].as_str().unwrap().contains("After 2 s"), "{failure}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // Whoever looks into a folder that is here does not wait for that, nor for who looks into one that is not.
+    // A listing of a folder that is here waits neither for that nor for a listing of a missing one.
     std::thread::scope(|scope| {
         let machine = &b.machine;
         let looking = scope.spawn(move || folder(machine, "far"));
@@ -469,10 +470,10 @@ fn refuses_or_reports_a_cache_too_small_for_pins() {
     let (message, meaning) = (failure["message"].as_str().unwrap(), failure["consequence"].as_str().unwrap());
     assert!(message.contains("The drive d needs") && meaning.contains("what is pinned"), "{failure}");
     b.ok(&["limits", "--cache", "200M"]);
-    // Some less than there was is no harm, as long as it does.
+    // A somewhat smaller cache is no problem, as long as it suffices.
     b.ok(&["limits", "--cache", "150M"]);
 
-    // The disk has become full of other things, say.
+    // As if the disk was filled with other data.
     b.ok(&["daemon", "stop"]);
     let limits = b.machine.state.join("limits.json");
     let mut known: Value = serde_json::from_slice(&std::fs::read(&limits).unwrap()).unwrap();
@@ -487,7 +488,7 @@ fn refuses_or_reports_a_cache_too_small_for_pins() {
     })
     .unwrap_or_else(|()| panic!("{pins}"));
     assert_eq!(pins[0]["reason"], "it does not fit the cache", "{pins}");
-    // What was kept before is kept all the same.
+    // Files that were kept before are still kept.
     assert_eq!(pins[0]["ready_bytes"], LARGE_BYTES, "{pins}");
     b.machine.status_when("told with what to do", |status| {
         let says = |text: &Value, what: &str| text.as_str().is_some_and(|text| text.contains(what));

@@ -1,4 +1,4 @@
-//! Stores that this computer reaches through an HTTP proxy alone.
+//! Stores that this computer can reach only through an HTTP proxy.
 
 use crate::bench::Bench;
 use crate::person::Person;
@@ -6,7 +6,7 @@ use holdall_servers::connect::{ConnectProxy, PASSWORD, USER};
 use holdall_servers::dav::DavServer;
 use std::fs;
 
-/// The name is known to the proxy alone, and the environment has another one, which nobody has asked for.
+/// Only the proxy can resolve the name. The environment also names a proxy, which the drive must not use.
 #[test]
 fn reaches_a_store_only_through_the_configured_proxy() {
     let bench = Bench::new();

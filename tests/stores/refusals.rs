@@ -1,5 +1,5 @@
-//! What a store refuses, and mistakes in what it is asked by: credentials that may do little, on real servers; addresses with mistakes
-//! in them. A person reads what is wrong and what to do, and nothing is lost or made by it.
+//! Refusals of a store, and mistakes in requests to it: credentials with few rights, on real servers, and addresses with
+//! mistakes. The person reads what is wrong and what to do, and nothing is lost or created.
 
 use crate::bench::Bench;
 use crate::person::Person;
@@ -12,7 +12,7 @@ use holdall_servers::unconditional::Unconditional;
 use std::fs;
 use std::net::TcpListener;
 
-/// A store, and credentials for it that may do less than those of who makes a drive there.
+/// A store, and credentials for it with fewer rights than those of the drive's creator.
 struct Little {
     place: Place,
     file: String,
@@ -24,7 +24,7 @@ impl Little {
         Self { place, file: bench.text("little") }
     }
 
-    /// Keys of somebody else, by the bucket's policy.
+    /// The keys of another user, restricted by the bucket's policy.
     fn of_bucket(bench: &Bench, user: &holdall_servers::s3::User) -> Self {
         let server = S3Server::start_with_users();
         let (url, all) = (server.url("d"), holdall_servers::s3::credentials());
@@ -32,7 +32,7 @@ impl Little {
         Self::new(bench, place, &user.credentials())
     }
 
-    /// The same in a bucket whose conditions nobody heeds.
+    /// The same in a bucket that ignores conditions.
     fn of_weak_bucket(bench: &Bench, user: &holdall_servers::s3::User) -> Self {
         let server = S3Server::start_with_users();
         let weak = Unconditional::start(server.address());
@@ -42,7 +42,7 @@ impl Little {
         Self::new(bench, place, &user.credentials())
     }
 
-    /// Another user, by Apache's configuration.
+    /// Another user, restricted by Apache's configuration.
     fn of_collection(bench: &Bench, user: &str) -> Self {
         let server = DavServer::apache(SignIn::Basic);
         let (url, all) = (server.url("/d/"), format!("{}:{PASSWORD}", dav::USER));
@@ -55,7 +55,7 @@ impl Little {
     }
 }
 
-/// Makes a drive with a note in it.
+/// Creates a drive with a note in it.
 fn with_note(bench: &Bench, place: &Place) -> Person {
     let a = Person::new(bench, "a", &[]);
     a.ok(&place.create("64M"));
@@ -65,7 +65,7 @@ fn with_note(bench: &Bench, place: &Place) -> Person {
     a
 }
 
-/// The drive is there to look at, and says why.
+/// The drive opens read-only, and says why.
 fn is_looked_at(person: &Person) {
     let opened = person.open();
     let why = opened["read_only_because"].as_str().unwrap_or_default();
@@ -84,7 +84,7 @@ fn who_may_only_read_looks(bench: &Bench, little: &Little) {
     b.ok(&["drive", "add", "d", "--store", &place.url, "--credentials-file", file]);
     is_looked_at(&b);
     assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
-    // For a drive of one's own they are not enough, which the test of the store says.
+    // They are not enough for a new drive, as the test of the store says.
     let tested = b.machine.run(&["store", "test", &place.url]);
     assert_eq!(tested.status.code(), Some(1));
     let text = b.reads(&["store", "test", &place.url]);
@@ -93,7 +93,7 @@ fn who_may_only_read_looks(bench: &Bench, little: &Little) {
     let create = ["drive", "create", "e", "--store", &elsewhere, "--size", "64M", "--no-encryption"];
     let failure = b.refused(&little.with(&create), 6, "credentials");
     assert!(failure["message"].as_str().unwrap().contains("may not write"), "{failure}");
-    // On the one that has written it, too, and back again.
+    // On the computer that has written it, too, and back again.
     a.ok(&little.with(&["store", "login", &place.url]));
     is_looked_at(&a);
     a.ok(&place.store("login"));
@@ -138,7 +138,7 @@ fn who_may_not_delete_works(bench: &Bench, little: &Little) {
     assert!(failure["message"].as_str().unwrap().contains("allow"), "{failure}");
     a.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
-    // Another one, who may do all, has what was written.
+    // Another user, with all rights, reads what was written.
     let b = Person::new(bench, "b", &[]);
     b.ok(&place.drive(&["add"]));
     b.open();
@@ -159,7 +159,7 @@ fn works_without_deleting_in_a_collection_and_reports_growth() {
     who_may_not_delete_works(&bench, &Little::of_collection(&bench, dav::KEEPER));
 }
 
-/// An address with a mistake in it: the exit code, the failure's code, and what its message and its action say.
+/// An address with a mistake: the exit code, the failure's code, and words of its message and its action.
 struct Mistake {
     url: String,
     exit: i32,
@@ -175,7 +175,7 @@ fn are_told(bench: &Bench, mistakes: &[Mistake], credentials: Option<&str>) {
         let create = ["drive", "create", "d", "--store", url, "--size", "64M", "--no-encryption"];
         let add = ["drive", "add", "d", "--store", url];
         let mut commands = vec![create.to_vec(), add.to_vec(), vec!["store", "test", url]];
-        // To log in takes credentials.
+        // Logging in needs credentials.
         commands.extend(credentials.map(|_| vec!["store", "login", url]));
         for command in commands {
             let failure = a.refused(&[&command[..], &login].concat(), *exit, code);
@@ -187,7 +187,7 @@ fn are_told(bench: &Bench, mistakes: &[Mistake], credentials: Option<&str>) {
     assert_eq!(a.ok(&["drive", "list"]), serde_json::json!([]));
 }
 
-/// A port at which nobody listens.
+/// A port where nothing listens.
 fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -233,7 +233,7 @@ fn a_mistake_in_the_address_of_a_bucket_is_told() {
 fn a_mistake_in_the_address_of_a_collection_is_told() {
     let bench = Bench::new();
     let (server, secure) = (DavServer::apache(SignIn::None), DavServer::apache_tls(SignIn::None, 2));
-    // One that says nothing to those who do not speak TLS.
+    // A server that does not answer clients without TLS.
     let silent = S3Server::start_tls(&Authority::new().issue("127.0.0.1", 2));
     let host = server.address().to_string();
     let mistake = |url: String, exit, code, message, action| Mistake { url, exit, code, message, action };
@@ -248,7 +248,7 @@ fn a_mistake_in_the_address_of_a_collection_is_told() {
         mistake("http://no.such.host.invalid/d/".into(), 5, "offline", "is not known (DNS)", ""),
     ];
     are_told(&bench, &mistakes, None);
-    // A user in the address is not repeated, and where to give it is said.
+    // A user in the address is not repeated, and the failure says where to enter it.
     let a = Person::new(&bench, "b", &[]);
     let failure = a.refused(&["store", "test", &format!("http://ann:hunter2@{host}/d/")], 2, "usage");
     assert!(failure["action"].as_str().unwrap().contains("holdall store login"), "{failure}");
@@ -269,7 +269,7 @@ fn reports_an_emptied_store_and_does_not_start_over() {
     let told = |part: &str| failure[part].as_str().unwrap().to_owned();
     assert!(told("message").contains("holds nothing of this drive any more"), "{failure}");
     assert!(told("consequence").contains("safe") && told("action").contains("replica"), "{failure}");
-    // A bucket that is gone may come back: what is here is used meanwhile.
+    // A missing bucket may come back. Meanwhile the local data is used.
     let gone = bucket.with_extension("gone");
     fs::rename(&bucket, &gone).unwrap();
     let opened = a.open();

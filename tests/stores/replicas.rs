@@ -1,4 +1,4 @@
-//! Replicas: a store dies, and the drive lives on in another.
+//! Replicas: a store dies, and the drive continues in another.
 
 use crate::bench::{Bench, Running, noise, wait_until};
 use crate::person::Person;
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes a file, and comes back when it is safe on this computer.
+/// Writes a file, and returns once it is safe on this computer.
 pub fn save(person: &Person, name: &str, bytes: &[u8]) {
     let mut file = File::create(person.machine.mountpoint().join(name)).unwrap();
     file.write_all(bytes).unwrap();
@@ -119,7 +119,7 @@ fn promoting_a_lagging_replica_needs_consent_to_the_loss() {
     assert!(!a.machine.mountpoint().join("third").exists());
     a.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
-    // What was lost to the drive is not deleted.
+    // The lost changes are set aside, not deleted.
     let kept = std::fs::read_dir(a.machine.state.join("drives/d")).unwrap();
     let kept =
         kept.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("set-aside-"));
@@ -157,8 +157,8 @@ fn promoting_the_replica_of_an_emptied_store_needs_consent() {
     a.ok(&["drive", "close", "d", "--wait"]);
 }
 
-/// A drive `d` with a note of `a`, which has moved from the first of two stores to the second while that was away; `b` only
-/// knows of the first.
+/// A drive `d` with a note of `a`, moved from the first of two stores to the second while the first was away. `b` knows only the
+/// first.
 fn moved_while_its_store_was_away(bench: &Bench) -> (String, String, Person, Person) {
     let (first, second, a) = with_replica(bench);
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -186,7 +186,7 @@ fn keeps_a_moved_drive_until_its_former_store_is_informed() {
 fn informs_a_former_store_that_was_away_once_it_returns() {
     let bench = Bench::new();
     let (first, second, a, b) = moved_while_its_store_was_away(&bench);
-    // It is not forgotten by who is stopped meanwhile.
+    // A stop of the daemon does not make it forget.
     a.ok(&["daemon", "stop"]);
     std::fs::rename(bench.path("elsewhere"), bench.path("first")).unwrap();
     a.ok(&["drive", "list"]);
@@ -259,14 +259,14 @@ fn pending_uploads_continue_without_a_fork_after_a_failed_promotion() {
     a.ok(&["drive", "pause", "d"]);
     save(&a, "only here", b"2");
     a.ok(&["drive", "close", "d"]);
-    // No HEAD can be put there: nothing can be renamed into another file system.
+    // No HEAD can be put there, since nothing can be renamed into another file system.
     let head = bench.path("second/head");
     std::fs::create_dir_all(&head).unwrap();
     mount(&["-t", "tmpfs", "none"], &head);
     let promote = ["drive", "replica", "promote", "d", &second, "--yes"];
     a.refused(&promote, 5, "offline");
     a.ok(&["drive", "resume", "d"]);
-    // The next service begins with uploading what waits.
+    // The next service begins by uploading pending changes.
     a.ok(&["daemon", "stop"]);
     let at = a.machine.mountpoint().display().to_string();
     let failure = a.refused(&["drive", "open", "d", "--attach", "loop", "--at", &at], 1, "state");
@@ -296,7 +296,7 @@ fn repeating_a_promotion_reports_no_loss() {
     a.open();
     save(&a, "note", b"2");
     a.ok(&["drive", "close", "d", "--wait"]);
-    // The disk has lost that it was.
+    // The disk has lost the record of the promotion.
     a.ok(&["daemon", "stop"]);
     std::fs::write(&config, before).unwrap();
     let promoted = a.ok(&promote);
@@ -314,7 +314,7 @@ fn is_being_copied(person: &Person) {
     });
 }
 
-/// A person with a drive `d` in a directory, who is logged in to a bucket for a replica.
+/// A person with a drive `d` in a directory, and with a login to a bucket for a replica.
 fn beside_a_bucket(bench: &Bench) -> (S3Server, String, Person) {
     let server = S3Server::start();
     let replica = server.url("copy");
@@ -379,7 +379,7 @@ fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 }
 
-/// A closed drive with a photo of 8 MiB, and whoever waits for all of it to be in a bucket too, which would take minutes.
+/// A closed drive with a photo of 8 MiB, and a command that waits for a copy of it in a bucket, which would take minutes.
 fn closed_and_being_copied(bench: &Bench) -> (S3Server, Person, Running) {
     let (server, replica, a) = beside_a_bucket(bench);
     a.open();
@@ -399,7 +399,7 @@ fn a_closed_drive_can_be_opened_during_a_replica_copy() {
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!(status["replicas"][0]["state"], "behind", "{status}");
     assert_eq!(read(&a, "photo").len(), 8 << 20);
-    // Who added it is told how it is now.
+    // The command that added it reports the current state.
     assert_eq!(adding.ok()["state"], "behind");
     a.ok(&["limits", "--up", "off"]);
     up_to_date(&a);
@@ -433,7 +433,7 @@ fn one_replica_replaces_the_store_though_another_is_incomplete() {
     let [first, second] = [first, second].map(|replica| {
         let added = a.ok(&["drive", "replica", "add", "d", &replica]);
         assert_eq!(added["state"], "up_to_date", "{added}");
-        // As it is written everywhere.
+        // In the form that is used everywhere.
         added["store"].as_str().unwrap().to_owned()
     });
     let of = |status: &serde_json::Value, store: &str| {
@@ -443,7 +443,7 @@ fn one_replica_replaces_the_store_though_another_is_incomplete() {
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!(status["replicas"].as_array().unwrap().len(), 2, "{status}");
 
-    // One of them goes in the middle of a copy: a segment is there, and the root that names it is not.
+    // One replica goes away in the middle of a copy: it has a segment, but not the root that names it.
     let mut moved = 0;
     way.plan(Box::new(move |asked| {
         let is_gone = moved > 0 && asked.changes();
@@ -465,7 +465,7 @@ fn one_replica_replaces_the_store_though_another_is_incomplete() {
     assert_eq!(promoted["lost_versions"], false, "{promoted}");
     a.open();
     assert_eq!((read(&a, "note"), read(&a, "more")), (vec![7; 3 << 20], vec![9; 3 << 20]));
-    // The other one goes on with the new store, and then is a drive's copy no more.
+    // The other replica continues with the new store. Later it is no longer a replica.
     way.plan(faults::none());
     save(&a, "last", b"3");
     a.ok(&["drive", "sync", "d"]);
@@ -486,7 +486,7 @@ fn one_replica_replaces_the_store_though_another_is_incomplete() {
     a.assert_discreet(&[SECRET_KEY]);
 }
 
-/// Every file below a directory, with what it holds.
+/// Every file below a directory, with its contents.
 fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {

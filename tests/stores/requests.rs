@@ -1,4 +1,4 @@
-//! What goes wrong once, at each request of an upload in turn: real daemons, real servers.
+//! A single fault at each request of an upload in turn: real daemons, real servers.
 
 use crate::bench::Bench;
 use crate::person::Person;
@@ -7,16 +7,16 @@ use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::SECRET_KEY;
 
-/// An upload of one small file has fewer.
+/// More requests than any upload of one small file has.
 const REQUESTS_MAX: u64 = 40;
 
-/// Bytes that the note took before.
+/// The bytes that the note took before.
 const TRIMMED_MAX: u64 = 4096;
 
 const FAULTS: [Fault; 5] =
     [Fault::CutInBody, Fault::LostAnswer, Fault::come_back(503, 1), Fault::PRECONDITION, Fault::DENIED];
 
-/// Saves and uploads until a fault was at each request of an upload, and gives what is in the note at last.
+/// Saves and uploads until each request of an upload has had a fault of every kind. Returns the note's last contents.
 fn uploads(person: &Person, proxy: &FaultProxy) -> String {
     let mut saved = String::new();
     for fault in FAULTS {
@@ -29,7 +29,7 @@ fn uploads(person: &Person, proxy: &FaultProxy) -> String {
             let is_hit = proxy.log().iter().any(|entry| entry.fault.is_some());
             proxy.plan(faults::none());
             let status = person.ok(&["drive", "status", "d"]);
-            // Of its last content ext4 tells only after that it is free.
+            // ext4 reports the space of the old contents as free only afterwards.
             assert!(status["dirty_bytes"].as_u64().unwrap() <= TRIMMED_MAX, "{saved}: {status}");
             if !is_hit {
                 assert!(number > 2, "an upload has a segment, a root and a HEAD");
@@ -40,7 +40,7 @@ fn uploads(person: &Person, proxy: &FaultProxy) -> String {
     saved
 }
 
-/// All of it is in the store, for a computer that knows nothing but that.
+/// All of it is in the store, for a computer that knows nothing else.
 fn is_there(bench: &Bench, a: &Person, add: &[&str], note: &str) {
     a.ok(&["drive", "close", "d", "--wait"]);
     let checked = a.ok(&["drive", "check", "d"]);

@@ -22,7 +22,7 @@ fn a_restored_store_is_opened_only_when_a_person_says_so() {
     a.ok(&["drive", "close", "d", "--wait"]);
     copy(&bench.path("store"), &bench.path("backup"));
 
-    // Both write after the backup, so that each has seen what the backup lacks.
+    // Both write after the backup, so that each has seen something that the backup lacks.
     b.ok(&["drive", "add", "d", "--store", &url]);
     for (person, name) in [(&b, "by b"), (&a, "by a")] {
         person.open();
@@ -48,7 +48,7 @@ fn a_restored_store_is_opened_only_when_a_person_says_so() {
     a.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 
-    // It is not deleted, and it is not forgotten.
+    // It is neither deleted nor forgotten.
     let kept = std::fs::read_dir(a.machine.state.join("drives/d")).unwrap();
     let kept: Vec<_> = kept.map(|entry| entry.unwrap().path()).collect();
     let kept: Vec<_> =
@@ -58,8 +58,8 @@ fn a_restored_store_is_opened_only_when_a_person_says_so() {
     let failure = a.refused(&["drive", "remove", "d", "--yes"], 8, "unsent");
     assert!(failure["message"].as_str().unwrap().contains(&aside.display().to_string()), "{failure}");
 
-    // The other computer still has all that it wrote on top of the backup: it keeps both, although the store has as high an epoch
-    // again by now.
+    // The other computer still has everything that it wrote on top of the backup. It keeps both versions, although the store has
+    // reached the same epoch again.
     let opened = b.ok(&["drive", "open", "d", "--at", &b.machine.mountpoint().display().to_string()]);
     assert_eq!(read(&b, "after"), b"the restore");
     assert!(!b.machine.mountpoint().join("by b").exists());

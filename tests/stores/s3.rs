@@ -25,7 +25,7 @@ pub fn files(bench: &Bench) {
     std::fs::write(bench.path("passphrase"), format!("{PASSPHRASE}\n")).unwrap();
 }
 
-/// A server, a proxy before it, and what is a drive's address by way of that.
+/// A server, a proxy in front of it, and a drive's address through that proxy.
 pub fn with_server(bench: &Bench) -> (S3Server, FaultProxy, String) {
     files(bench);
     let server = S3Server::start();
@@ -41,7 +41,7 @@ pub fn create(bench: &Bench, person: &Person, url: &str) {
     person.ok(&[&create[..], &["--credentials-file", &from]].concat());
 }
 
-/// A server, and a person who has a drive `d` on it, by way of a proxy.
+/// A server, and a person with a drive `d` on it, through a proxy.
 pub fn with_drive(bench: &Bench) -> (S3Server, FaultProxy, String, Person) {
     let (server, proxy, url) = with_server(bench);
     let person = Person::new(bench, "a", &[]);
@@ -55,7 +55,7 @@ fn a_drive_moves_through_a_bucket_without_revealing_secrets() {
     files(&bench);
     let server = S3Server::start();
     let (url, other) = (server.url("photos"), server.url("music"));
-    // Keys in the daemon's own environment are nobody's login.
+    // Keys in the daemon's own environment are not used as a login.
     let environment = [("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY)];
     let mut a = Person::new(&bench, "a", &environment);
     let (ini, json, wrong, passphrase) =
@@ -64,7 +64,7 @@ fn a_drive_moves_through_a_bucket_without_revealing_secrets() {
     let failure = a.refused(&create, 6, "credentials");
     assert!(failure["action"].as_str().unwrap().contains("holdall store login 's3://holdall/"), "{failure}");
 
-    // What is wrong is told, and not kept.
+    // Wrong credentials are refused, and not kept.
     a.refused(&["store", "login", &url, "--credentials-file", &wrong], 6, "credentials");
     let nowhere = url.replace("//holdall/", "//holdal/");
     for command in [&["store", "login", &nowhere][..], &["store", "test", &nowhere]] {
@@ -91,7 +91,7 @@ fn a_drive_moves_through_a_bucket_without_revealing_secrets() {
     let login = a.ok(&["store", "login", &url, "--credentials-file", &ini]);
     assert_eq!((login["kept"].as_str(), login["user"].as_str()), (Some("file"), Some("holdal…")));
     assert_eq!(a.logins().metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    // It serves the whole bucket.
+    // The login works for the whole bucket.
     let tested = a.ok(&["store", "test", &other]);
     assert_eq!(
         (tested["store_mode"].as_str(), tested["usable"].as_bool()),
@@ -119,7 +119,7 @@ fn a_drive_moves_through_a_bucket_without_revealing_secrets() {
     b.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(b.ok(&["drive", "check", "d"])["ok"], true);
 
-    // Other credentials are not put in the place of those that a drive uses, unless somebody says so.
+    // The credentials of a drive are not replaced without consent.
     let another = ["drive", "add", "e", "--store", &other, "--credentials-file", &wrong];
     b.refused(&another, 1, "exists");
     let list = a.reads(&["store", "list"]);
@@ -149,13 +149,13 @@ fn a_revoked_key_delays_uploads_until_the_next_login() {
         "{status}"
     );
     assert!(status["unpushed_bytes"].as_u64().unwrap() > 0);
-    // A key that is no better is not taken.
+    // A key that does not work either is refused.
     a.refused(&["store", "login", &url, "--credentials-file", &bench.text("csv")], 6, "credentials");
     proxy.plan(faults::none());
     a.ok(&["store", "login", &url, "--credentials-file", &bench.text("csv")]);
     syncing.ok();
     a.machine.status_when("uploaded", |status| status["state"] == "Ready" && status["unpushed_bytes"] == 0);
-    // Logged out of under an open drive, the same.
+    // The same after a logout under an open drive.
     a.ok(&["store", "logout", &url]);
     std::fs::write(&note, "kept too").unwrap();
     let syncing = a.machine.begin(&["drive", "sync", "d"]);
@@ -240,14 +240,14 @@ fn credentials_that_may_only_read_open_a_drive_to_look_at() {
     let create = ["drive", "create", "e", "--store", &elsewhere, "--size", "64M", "--no-encryption"];
     a.refused(&create, 6, "credentials");
 
-    // Given back, it is written again.
+    // Once the rights are back, it is written again.
     proxy.plan(faults::none());
     assert!(a.open()["epoch"].as_u64().unwrap() > 0);
     a.ok(&["drive", "close", "d", "--wait"]);
     a.assert_discreet(&[SECRET_KEY]);
 }
 
-/// How many segments there are in a bucket.
+/// The number of segments in a bucket.
 fn segments(server: &S3Server) -> usize {
     fn files(directory: &Path) -> usize {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -274,7 +274,7 @@ fn uploads_wait_while_a_store_has_lost_its_conditions() {
     b.ok(&["daemon", "stop"]);
     let before = segments(&server);
     weak.heed(false);
-    // The next service tries it anew.
+    // The next service tests it again.
     b.ok(&["drive", "resume", "d"]);
     let refused =
         b.machine.status_when("refused", |status| status["reason"].to_string().contains("compare and swap"));
@@ -293,7 +293,7 @@ fn uploads_wait_while_a_store_has_lost_its_conditions() {
 fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     let bench = Bench::new();
     let (server, _proxy, swapping, a) = with_drive(&bench);
-    // It has a file system once it was open.
+    // It gets a file system at its first opening.
     a.open();
     a.ok(&["drive", "close", "d", "--wait"]);
     let weak = Unconditional::start(server.address());
@@ -312,7 +312,7 @@ fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     a.ok(&["drive", "close", "w", "--wait"]);
     assert!(a.reads(&["drive", "status", "w"]).contains("one computer at a time"));
 
-    // A family that swaps, behind a proxy that has begun to take conditions out.
+    // A family that swaps, behind a proxy that has begun to remove conditions.
     let behind = url("http", weak.address(), "d");
     assert_ne!(behind, swapping);
     let b = Person::new(&bench, "b", &[]);
@@ -322,12 +322,12 @@ fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     assert!(failure["message"].as_str().unwrap().contains("does not compare and swap"), "{failure}");
     b.ok(&["drive", "open", "d", "--read-only", "--attach", "loop", "--at", &bench.text("b/mnt")]);
     b.ok(&["drive", "close", "d"]);
-    // Nothing of all that has harmed the drive.
+    // None of this has harmed the drive.
     a.open();
     a.ok(&["drive", "close", "d", "--wait"]);
     assert_eq!(a.ok(&["drive", "check", "d"])["ok"], true);
 
-    // Nor does it move there by way of a replica, unless a person accepts that.
+    // It does not move there through a replica either, unless a person accepts that.
     let replica = url("http", weak.address(), "second");
     let store = a.ok(&["drive", "status", "d"])["store"].clone();
     a.ok(&["drive", "replica", "add", "d", &replica]);
@@ -338,7 +338,7 @@ fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     assert_eq!(a.ok(&["drive", "status", "d"])["store_mode"], "none");
 }
 
-/// What the service answers to whoever asks it as the command line does.
+/// Sends a request as the command line does, and returns the service's answer.
 pub fn ask(person: &Person, path: &str, body: &Value) -> String {
     let (mut stream, body) =
         (UnixStream::connect(person.machine.runtime.join("daemon.sock")).unwrap(), body.to_string());

@@ -1,4 +1,4 @@
-//! A directory that two computers have mounted, each with caches and locks of its own; and one that a sync tool copies.
+//! A directory that two computers have mounted, each with its own caches and locks; and one that a sync tool copies.
 
 use crate::bench::Bench;
 use crate::person::Person;
@@ -149,7 +149,7 @@ fn a_drive_relying_on_locks_opens_read_only_when_shared() {
     let (bench, directory) = (Bench::new(), OddDirectory::mount(SLOW, 2));
     make_by_locks(&directory.inner().join("store"));
     let [a, b] = ["a", "b"].map(|name| Person::new(&bench, name, &[]));
-    // As it was until now: on the server's own disk.
+    // As before: on the server's own disk.
     let local = url(&directory.inner(), "store");
     b.ok(&["drive", "add", "d", "--store", &local]);
     b.open();
@@ -164,10 +164,10 @@ fn a_drive_relying_on_locks_opens_read_only_when_shared() {
     assert_eq!(read(&a, "before"), b"by locks");
     assert!(std::fs::write(a.machine.mountpoint().join("x"), "x").is_err());
     close(&a);
-    // Nothing else writes there either.
+    // Nothing else may write there either.
     a.refused(&["drive", "snapshot", "create", "d", "now"], 1, "weak_store");
 
-    // What it says to do is done to the letter.
+    // Follow its advice to the letter.
     let commands = commands(&because);
     assert_eq!(commands.len(), 2, "{because}");
     for command in &commands {

@@ -1,4 +1,4 @@
-//! The ways in to a store: an authority of its own, a region, a host for each bucket, and each kind of credentials.
+//! Ways to reach a store: a private authority, a region, a host for each bucket, and each kind of credentials.
 
 use crate::bench::{Bench, noise};
 use crate::person::Person;
@@ -21,13 +21,13 @@ fn collection(bench: &Bench, url: &str) -> Place {
     Place::with_credentials(bench, url, "claim", &format!("{USER}:{PASSWORD}"), Box::new(()))
 }
 
-/// What one person writes to a drive there another one reads, and neither is told a secret.
+/// One person writes to a drive there, and another one reads it. Neither sees a secret.
 fn moves(bench: &Bench, place: &Place, environment: &[(&str, &str)], secrets: &[&str]) {
     let [mut a, mut b] = ["a", "b"].map(|name| Person::new(bench, name, environment));
     let made = a.ok(&place.create("64M"));
     assert_eq!(made["store_mode"], place.mode, "{made}");
     a.open();
-    // Larger than what is sent before a server has said that it takes the credentials.
+    // Larger than anything that is sent before a server has accepted the credentials.
     let content = noise(1, 3 << 20);
     std::fs::write(a.machine.mountpoint().join("photo"), &content).unwrap();
     a.ok(&["drive", "close", "d", "--wait"]);
@@ -40,7 +40,7 @@ fn moves(bench: &Bench, place: &Place, environment: &[(&str, &str)], secrets: &[
     b.assert_discreet(secrets);
 }
 
-/// Whoever tests the store, or makes a drive there, is told why that cannot be.
+/// Tests, logins and creations fail, and say why.
 fn is_refused(person: &Person, place: &Place, exit: i32, code: &str, words: &str) {
     for command in [place.store("test"), place.store("login"), place.create("64M")] {
         let failure = person.refused(&command, exit, code);
@@ -48,14 +48,14 @@ fn is_refused(person: &Person, place: &Place, exit: i32, code: &str, words: &str
     }
 }
 
-/// A way in that only who trusts the server's authority has, and who does not is told how.
+/// A store that only clients reach that trust its authority. Other clients are told how to trust it.
 fn asks_for_its_authority(place: fn(&Bench, &str) -> Place, url: &str, ca: &Path, secrets: &[&str]) {
     let bench = Bench::new();
     let divider = if url.contains('?') { '&' } else { '?' };
     let trusting = |ca: &Path| place(&bench, &format!("{url}{divider}ca={}", ca.display()));
     let mut stranger = Person::new(&bench, "stranger", &[]);
     is_refused(&stranger, &place(&bench, url), 5, "offline", "ca=/path/to/");
-    // One of the same name, with another key.
+    // One with the same name and another key.
     is_refused(&stranger, &trusting(&Authority::new().pem()), 5, "offline", "ca=/path/to/");
     is_refused(&stranger, &trusting(&bench.path("no.pem")), 2, "usage", "no.pem");
     stranger.assert_discreet(secrets);
@@ -111,7 +111,7 @@ fn a_server_without_move_and_ranges_holds_a_drive() {
     assert!(answered("GET", 200) > 0 && answered("GET", 206) == 0, "{log:?}");
 }
 
-/// An address as Nextcloud has them, for a user whose name is a mail address.
+/// An address in the form of Nextcloud, for a user whose name is a mail address.
 #[test]
 fn a_collection_is_where_a_cloud_has_those_of_its_users() {
     let bench = Bench::new();
@@ -120,13 +120,13 @@ fn a_collection_is_where_a_cloud_has_those_of_its_users() {
         ["remote.php", "remote.php/dav", "remote.php/dav/files", "remote.php/dav/files/ann@example.org"];
     files.iter().for_each(|directory| server.make_directory(directory));
     let home = server.url("/remote.php/dav/files/ann%40example.org");
-    // Its parent has to be there (409), and is made by no mistake in an address.
+    // Its parent must exist (409), and a mistake in an address does not create it.
     let missing = collection(&bench, &format!("{home}/Fotos/2026"));
     let stranger = Person::new(&bench, "stranger", &[]);
     let failure = stranger.refused(&missing.create("64M"), 3, "not_found");
     assert!(failure["message"].as_str().unwrap().contains("no collection that could hold"), "{failure}");
     assert!(!server.root().join(files[3]).join("Fotos").exists());
-    // One login is for all below it, with a slash or without.
+    // One login works for everything below it, with or without a slash.
     let login = collection(&bench, &home);
     let environment: &[(&str, &str)] = &[];
     let [mut a, mut b] = ["a", "b"].map(|name| Person::new(&bench, name, environment));
@@ -168,7 +168,7 @@ fn a_bucket_takes_temporary_credentials() {
     let server = S3Server::start();
     let temporary = Temporary::start(server.address());
     let place = |token: &str| {
-        // As `aws sts` prints them.
+        // In the format of `aws sts`.
         let login = format!(
             r#"{{"Credentials": {{"AccessKeyId": "{ACCESS_KEY}", "SecretAccessKey": "{SECRET_KEY}", "SessionToken": "{token}"}}}}"#
         );
@@ -231,7 +231,7 @@ fn a_bucket_may_be_a_host_of_its_own() {
     let bench = Bench::new();
     let server = S3Server::start_below("drives.test");
     let names = Names::new();
-    // The bucket alone has a name: nobody asks the server for it by another way.
+    // Only the bucket's host name resolves, so the server cannot be reached in another way.
     names.are(&[(&format!("{BUCKET}.drives.test"), IpAddr::V4(Ipv4Addr::LOCALHOST))]);
     let endpoint = format!("http://drives.test:{}", server.address().port());
     let url = format!("s3://{BUCKET}/photos?endpoint={endpoint}&path_style=false");

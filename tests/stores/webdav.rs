@@ -34,7 +34,7 @@ fn a_drive_moves_through_a_collection_without_revealing_secrets() {
     b.open();
     assert_eq!(std::fs::read(b.machine.mountpoint().join("note")).unwrap(), b"from a");
     b.ok(&["drive", "close", "d", "--wait"]);
-    // As it goes over the wire, too.
+    // Also in the form that goes over the wire.
     let basic = data_encoding::BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes());
     for person in [&mut a, &mut b] {
         person.assert_discreet(&[PASSWORD, "mistaken identity", &basic]);
@@ -54,7 +54,7 @@ fn a_collection_may_have_any_name_and_a_trailing_slash() {
     for (number, server) in servers().into_iter().enumerate() {
         let bench = Bench::new();
         let (a, b) = (Person::new(&bench, "a", &[]), Person::new(&bench, "b", &[]));
-        // A space, a percent sign, letters that are not ASCII, and what divides other parts of addresses.
+        // A space, a percent sign, letters that are not ASCII, and characters that separate other parts of addresses.
         let (with, without) =
             (server.url("/a%20b/100%25%20%C3%BC%23%3F+/"), server.url("/a%20b/100%25%20%C3%BC%23%3F+"));
         std::fs::create_dir(server.root().join("a b")).unwrap();
@@ -90,7 +90,7 @@ fn reports_a_missing_parent_collection_and_creates_nothing() {
     }
 }
 
-/// What a server may answer to everything, with the exit code, the failure's code, and words of what is said.
+/// Answers of a server to every request, with the exit code, the failure's code, and words of its message.
 const REFUSALS: [(Fault, i32, &str, &str); 4] = [
     (Fault::Status { code: 423, error: "Locked", retry_after: None }, 5, "offline", "has it locked (423)"),
     (Fault::FULL, 1, "full", "no room left for this user (507)"),

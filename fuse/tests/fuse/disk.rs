@@ -1,4 +1,4 @@
-//! The one-file disk with the real kernel: loop device and ext4 on it, slow answers, errors, the end.
+//! The one-file disk with the real kernel: a loop device and ext4 on it, slow answers, errors, and the end.
 
 use crate::support::memory_device::{MemoryDevice, Reads};
 use crate::support::slow_disk::SlowDisk;
@@ -24,8 +24,7 @@ fn mounted(bench: &Bench, device: &Arc<MemoryDevice>, runtime: &Handle) -> OneFi
     OneFileDisk::mount(&bench.disk(), Arc::clone(device) as _, &Options::default(), runtime.clone()).unwrap()
 }
 
-/// Unmounts the disk, but waits until programs that other tests are just starting have closed their copies of this test's descriptors: they
-/// have them between fork and exec.
+/// Unmounts it once programs of other tests hold no copies of this test's descriptors, as they do between fork and exec.
 fn unmount(runtime: &Runtime, disk: &mut OneFileDisk) {
     let begun = Instant::now();
     loop {
@@ -59,7 +58,7 @@ fn an_ext4_on_the_disk_leaves_nothing_behind() {
     assert!(device.flushes.load(Ordering::SeqCst) > flushes, "fsync reaches flush");
     assert!(matches!(loopdev::detach(&path, PATIENCE), Err(loopdev::LoopError::Mounted { .. })));
 
-    // Read back from the device, not from the page cache.
+    // Read from the device, not from the page cache.
     bench.unmount_ext4();
     bench.mount_ext4(&path);
     assert!(std::fs::read(&file).unwrap() == data);
@@ -73,7 +72,7 @@ fn an_ext4_on_the_disk_leaves_nothing_behind() {
 
     bench.unmount_ext4();
     assert!(matches!(runtime.block_on(disk.unmount()), Err(OneFileError::Mount(MountError::Busy(_)))));
-    // A device that now has another file belongs to somebody else.
+    // A device that has another file by now is left alone.
     loopdev::detach_from(&path, std::path::Path::new("/another/disk"), PATIENCE).unwrap();
     assert_eq!(loopdev::over(&disk.file()).unwrap(), std::slice::from_ref(&path));
     let number = std::fs::metadata(disk.file()).unwrap().dev();
@@ -162,7 +161,7 @@ fn answers_may_come_in_any_order() {
                 assert!(bytes == pattern(index, 8192));
             });
         }
-        // All of them are in flight at once, with fewer threads than that; the last request is answered first.
+        // All of them are in flight at once, with fewer threads than that. The last request is answered first.
         for (_, release) in device.take_held(READERS as usize).into_iter().rev() {
             release.send(()).unwrap();
         }

@@ -1,5 +1,5 @@
-//! The daemon is replaced under a mounted drive, in every possible way: by exec, over a socket, after kill -9. A writer on the drive sees
-//! no error, and everything that it fsynced is there.
+//! The daemon is replaced under a mounted drive in every possible way: by exec, over a socket, after kill -9. A writer on the
+//! drive sees no error, and everything that it fsynced is there.
 
 use crate::support::child::Program;
 use crate::support::{Bench, EXT4, PATIENCE, pattern, require};
@@ -51,7 +51,7 @@ impl Writer {
         Writer { thread, stop, rounds }
     }
 
-    /// Returns when it has written `more` records since the call.
+    /// Returns once it has written `more` records since the call.
     fn progress(&self, more: u64) {
         let goal = self.rounds.load(Ordering::SeqCst) + more;
         while self.rounds.load(Ordering::SeqCst) < goal {
@@ -78,7 +78,7 @@ fn check(file: &File, seed: u64, slot: u64, round: u64) {
     assert!(bytes == record(seed, slot, round), "record {slot} of round {round}");
 }
 
-/// One read that is large enough to be answered by reference.
+/// A read that is large enough to be answered by reference.
 fn check_many(file: &File, seed: u64, written: &[u64]) {
     const MANY: usize = 64;
     let mut bytes = vec![0_u8; MANY * RECORD + 4096];
@@ -113,7 +113,7 @@ impl Drive {
         Program::start(&crate::support::example("serve_file"), &[how, file, disk, socket])
     }
 
-    /// Writes to a drive while `replace` replaces the daemon five times, and verifies what was written.
+    /// Replaces the daemon five times with `replace` while a writer writes to a drive, and verifies what was written.
     fn run(self, replace: impl Fn(&Self, Program, &Writer) -> Program) {
         let mut daemon = self.start("mount");
         let device = loopdev::attach_path(&self.bench.file(), false).unwrap();
@@ -128,7 +128,7 @@ impl Drive {
         writers.iter().for_each(|writer| writer.progress(20));
         let written = writers.map(Writer::stop);
 
-        // Check the drive's contents, not the page cache's.
+        // From the drive, not from the page cache.
         self.bench.unmount_ext4();
         crate::support::run("e2fsck", &["-fn", device.to_str().unwrap()]);
         self.bench.mount_ext4(&device);

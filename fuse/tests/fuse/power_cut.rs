@@ -1,4 +1,4 @@
-//! The disk that loses what was not synced, under an ext4: fsynced data survives a kill, other data is lost.
+//! A disk that loses unsynced data, under an ext4: fsynced data survives a kill, and other data is lost.
 
 use crate::support::child::Program;
 use crate::support::{Bench, EXT4, PATIENCE, example, pattern, require};
@@ -53,7 +53,7 @@ fn cut_with(options: &[&str]) {
     file.sync_all().unwrap();
     drop(file);
     File::open(machine.bench.ext4()).unwrap().sync_all().unwrap();
-    // Direct writes reach the disk, and no flush follows them.
+    // Direct writes reach the disk without a flush after them.
     let unsynced = machine.bench.ext4().join("unsynced");
     let direct =
         File::options().write(true).create(true).truncate(true).custom_flags(libc::O_DIRECT).open(&unsynced);

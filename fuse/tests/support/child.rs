@@ -1,4 +1,4 @@
-//! A program under test, controlled by lines of text.
+//! A program under test, with commands and answers in lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,7 +31,7 @@ impl Program {
         line.trim_end().to_owned()
     }
 
-    /// Sends a line and waits for the answer.
+    /// Sends a command and waits for the answer.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear()

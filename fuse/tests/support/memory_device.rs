@@ -1,4 +1,4 @@
-//! A device in memory that counts its requests, and whose answers a test can hold back.
+//! A device in memory that counts its requests. A test can hold its answers back.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, Piece, ReadLease, Zeroing,
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use tokio::sync::oneshot;
 
-/// What a read does.
+/// The behaviour of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
     Now,

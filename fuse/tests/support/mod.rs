@@ -1,4 +1,4 @@
-//! What the tests with the real kernel share. They run as root.
+//! Shared by the tests with the real kernel. They run as root.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// For work that takes milliseconds, on a computer that may stall.
+/// For things that take milliseconds, on a computer that may stall.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Fails with the name of whatever is missing.
+/// Fails and names what is missing.
 pub fn require(programs: &[(&str, &str)]) {
     assert!(rustix::process::geteuid().is_root(), "these tests mount: run them as root");
     for device in ["/dev/fuse", "/dev/loop-control"] {
@@ -45,7 +45,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
     said
 }
 
-/// A binary from examples/, which `cargo test` builds beside the tests.
+/// A binary from examples/, which `cargo test` builds with the tests.
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().unwrap().parent().unwrap().join("examples").join(name);
@@ -53,7 +53,7 @@ pub fn example(name: &str) -> PathBuf {
     path
 }
 
-/// Directories for one test, and everything that is mounted or attached on them: removed again however the test ends.
+/// Directories for one test. Everything mounted or attached on them is taken down however the test ends.
 pub struct Bench {
     root: tempfile::TempDir,
 }
@@ -95,7 +95,7 @@ impl Bench {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match rustix::mount::mount(device, self.ext4(), "ext4", flags, None) {
-                // Other programs probe new devices, and hold them exclusively for a moment.
+                // Other programs inspect new devices, and hold them for a moment.
                 Err(Errno::BUSY) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(10))
                 }
@@ -108,7 +108,7 @@ impl Bench {
         rustix::mount::unmount(self.ext4(), UnmountFlags::empty()).unwrap();
     }
 
-    /// Checks that nothing of this test is mounted or attached any longer.
+    /// Checks that nothing of this test is still mounted or attached.
     pub fn assert_nothing_left(&self) {
         let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let root = self.root.path().to_str().unwrap();
@@ -119,7 +119,7 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // This is for a test that failed. Abort first, so that nothing below waits for a disk that nobody serves.
+        // Needed only after a failed test. The abort comes first, so that nothing below waits for a disk without a server.
         if mount::connection_at(&self.disk()).is_some() {
             let _ = mount::abort(&self.disk());
         }
@@ -131,7 +131,7 @@ impl Drop for Bench {
     }
 }
 
-/// `len` bytes that depend only on `seed`.
+/// `len` bytes that depend on `seed`.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     use rand::{RngCore, SeedableRng};
     let mut bytes = vec![0; len];

@@ -1,4 +1,4 @@
-//! A device whose local disk answers only when enough reads wait for it.
+//! A device whose local disk answers only once a number of reads wait for it.
 
 use super::PATIENCE;
 use holdall_core::device::{
@@ -19,7 +19,7 @@ struct SlowFile {
 }
 
 impl SlowDisk {
-    /// Each block holds its index, and no read returns before `wanted` reads wait.
+    /// Each block holds its index. No read is answered before `wanted` reads wait.
     pub fn new(wanted: usize) -> Self {
         SlowDisk(Arc::new(SlowFile { wanted, waiting: Mutex::new(0), changed: Condvar::new() }))
     }

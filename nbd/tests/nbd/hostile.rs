@@ -1,5 +1,5 @@
-//! Arbitrary bytes, and almost valid ones: the server never panics, always ends, and never answers twice. A failure prints its seed;
-//! `HOLDALL_SEED=<n>` replays it alone.
+//! Arbitrary bytes, and almost correct ones: the server never panics, always ends, and never answers twice. A failure prints its
+//! seed; `HOLDALL_SEED=<n>` runs it alone.
 
 use holdall_nbd::codec::handshake::{ContextQuery, FLAG_FIXED_NEWSTYLE, InfoRequest, encode_option, option};
 use holdall_nbd::codec::transmission::{Command, Cookie, Request};

@@ -1,5 +1,5 @@
-//! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored in the list: the other tests start a guest kernel and run
-//! them there.
+//! The kernel's own client, in User Mode Linux. Tests named `guest_` are ignored in an ordinary run. The other tests start a
+//! guest kernel and run them there.
 
 use holdall_kernel::nbd::{self, Attachment, DeviceIndex, Nbd};
 use holdall_nbd::server::{Server, Session};
@@ -82,7 +82,7 @@ struct Attached {
 fn attach(device: Arc<dyn holdall_core::device::BlockDevice>, connections: usize, again: bool) -> Attached {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let server = Server::new(runtime.handle().clone());
-    // The runtime lives as long as the process, because these processes end by being killed.
+    // The runtime lives as long as the process, which only a kill ends.
     std::mem::forget(runtime);
     let size_bytes = device.geometry().size_bytes;
     let export = server.export("drive", device).unwrap();
@@ -181,7 +181,7 @@ fn guest_kill_4() {
     kill_under_load(4);
 }
 
-/// The process that is killed; it serves the disk file until then.
+/// The process that is killed. It serves the disk file until then.
 #[test]
 #[ignore = "runs in a guest kernel, as a process of its own"]
 fn guest_serve() {
@@ -259,40 +259,7 @@ fn kill_under_load(connections: usize) {
     assert!(server.wait().unwrap().success(), "the server ends when its device is detached");
 }
 
-/// What the keeper does where no daemon comes back: a write that waits for one ends with an error, and so does the next.
-#[test]
-#[ignore = "runs in a guest kernel"]
-fn guest_detach_without_server() {
-    assert_guest();
-    fs::File::create(DISK).unwrap().set_len(DISK_BYTES).unwrap();
-    let ready = UnixListener::bind(READY).unwrap();
-    let mut server = serve_in_a_process(&ready, 4, false);
-    let device = nbd::attached_devices().unwrap().remove(0);
-    let node = device.index.path();
-    let node = node.to_str().unwrap();
-    run("mkfs.ext4", &["-q", "-b", "4096", node]);
-    fs::create_dir_all(MOUNT).unwrap();
-    run("mount", &[node, MOUNT]);
-    let save = |name: &str| -> std::io::Result<()> {
-        let path = Path::new(MOUNT).join(name);
-        fs::write(&path, pattern(1, 256 << 10))?;
-        fs::File::open(&path)?.sync_all()
-    };
-    save("before").unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| save("meanwhile"));
-        std::thread::sleep(Duration::from_secs(2));
-        assert!(!waiting.is_finished(), "it waits for another server");
-        Nbd::open().unwrap().disconnect(device.index).unwrap();
-        waiting.join().unwrap().unwrap_err();
-    });
-    save("after").unwrap_err();
-    run("umount", &[MOUNT]);
-}
-
-/// With one connection the kernel only logs a slow request. (With several it would take the connection for dead: see
+/// With one connection the kernel only logs that a request takes long. (With several it would give up the connection as dead: see
 /// `nbd::Attachment::sockets`.)
 #[test]
 #[ignore = "runs in a guest kernel"]
@@ -320,8 +287,8 @@ fn guest_long_wait() {
     server.shutdown(GRACE);
 }
 
-/// The reason why one connection is the default: the kernel's timer ends the connection of a waiting request, and sends the request again
-/// on another.
+/// The reason why one connection is the default: the kernel's timer ends the connection of a waiting request, and sends the
+/// request again on another.
 #[test]
 #[ignore = "runs in a guest kernel"]
 fn guest_long_wait_4() {

@@ -1,4 +1,4 @@
-//! The server and the clients: against each other, against other programs, and with the kernel's own client.
+//! The server and the clients: against each other, against common programs, and with the kernel's own client.
 
 #![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
 

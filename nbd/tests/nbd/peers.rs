@@ -8,9 +8,9 @@ use std::process::Command;
 
 const SIZE: u64 = 64 << 20;
 
-/// Runs a program to its successful end and returns its output.
+/// Runs a program that must succeed, and returns its output.
 fn run(package: &str, program: &str, arguments: &[&str]) -> String {
-    // Debian's Python finds Debian's modules; another Python may come first in the path.
+    // Debian's Python finds Debian's modules. Another Python may come first in the path.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("LC_ALL", "C").env("PATH", path).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}. apt-get install {package}"));
@@ -154,7 +154,7 @@ fn qemu_converts_both_ways_and_finds_its_patterns() {
         "read -P 0 128k 64k",
         "read -P 0x5a 192k 64k",
         "read -P 0x5b 1M 4k",
-        // qemu turns a write that is not a multiple of the block size into a read, a change and a write.
+        // qemu turns a request that is not a multiple of the block size into a read, a change and a write.
         "write -P 0x11 513 1000",
         "read -P 0x11 513 1000",
     ];

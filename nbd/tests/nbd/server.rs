@@ -1,4 +1,4 @@
-//! The server through this crate's own client: what must hold for every peer, and what hostile peers must not achieve.
+//! The server through this crate's own client: what must hold for every peer, and what hostile peers cannot do.
 
 use crate::support::{GRACE, Serving, all_options, error_number, fill};
 use holdall_nbd::client::{Client, ClientError, Options};
@@ -175,11 +175,11 @@ fn at_most_128_requests_are_in_flight() {
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&Options::default());
     device.set_reads(Policy::Held);
-    // Few enough for the socket to hold the unread ones, because this client blocks when it sends.
+    // Few enough for the socket to hold the unread ones, since this client blocks when it sends.
     for _ in 0..300 {
         client.send(Command::Read, 0, 0, 4096).unwrap();
     }
-    // The device has got 128 requests; the rest wait unread.
+    // 128 have reached the device. The rest stays unread.
     serving.wait_until(|| device.calls()[0] == 128);
     device.set_reads(Policy::Now);
     device.release();
@@ -198,7 +198,7 @@ fn a_client_that_does_not_read_blocks_only_itself() {
     other.write(0, &fill(1, 1 << 20)).unwrap();
     for policy in [Policy::Now, Policy::Later] {
         device.set_reads(policy);
-        // 64 MiB of replies that the client does not read: far more than a socket holds.
+        // 64 MiB of replies that nobody reads: far more than a socket holds.
         for _ in 0..64 {
             deaf.send(Command::Read, 0, 0, 1 << 20).unwrap();
         }
@@ -210,7 +210,7 @@ fn a_client_that_does_not_read_blocks_only_itself() {
             assert!(deaf.receive().unwrap().1.unwrap().bytes == fill(1, 1 << 20));
         }
     }
-    // And once more: the shutdown drops these.
+    // And again, until the shutdown throws the client out.
     for _ in 0..64 {
         deaf.send(Command::Read, 0, 0, 1 << 20).unwrap();
     }
@@ -251,7 +251,7 @@ fn a_lost_clients_write_lands_before_its_successors_writes() {
     device.set_writes(Policy::Now);
     let mut successor = serving.client(&Options::default());
     serving.wait_until(|| serving.export.gate().orphans() == 1);
-    // The repeated write, and a newer one after it.
+    // The repeated write, and a newer write after it.
     successor.send_write(0, 0, &[1; 4096]).unwrap();
     successor.send_write(0, 0, &[2; 4096]).unwrap();
     device.release();
@@ -272,7 +272,7 @@ fn a_shutdown_lets_requests_end_and_joins_everything() {
     serving.wait_until(|| device.calls()[1] == 1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| serving.server.shutdown(GRACE));
-        // From here on no new client gets in; then the requests in flight are released.
+        // From here on no new client is accepted. Then the requests in flight are released.
         serving.wait_until(|| Client::connect_unix(&serving.socket, &Options::default()).is_err());
         device.release();
         let (cookie, outcome) = client.receive().unwrap();
@@ -340,7 +340,7 @@ fn a_session_counts_its_open_peers() {
 
 #[test]
 fn reads_of_an_uncached_file_return_the_right_bytes() {
-    // Not in /tmp, which may be memory itself.
+    // Not in /tmp, which may itself be in memory.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("disk");
     let bytes = fill(1, 8 << 20);

@@ -1,4 +1,4 @@
-//! A server with one export on a Unix socket, in its own directory. Several test programs share it; none of them uses all of it.
+//! A server with one export on a Unix socket in its own directory. Several test programs share it, and none uses all of it.
 
 use holdall_core::device::{
     Allocation, Answer, BlockDevice, DeviceError, DeviceGeometry, Durability, ReadLease, Zeroing,
@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// More than any test needs, so that a hang is a failure.
+/// Longer than any test may take, so that a hang is a failure.
 pub const GRACE: Duration = Duration::from_secs(20);
 
 pub struct Serving {
     pub server: Server,
     pub export: Arc<Export>,
     pub socket: PathBuf,
-    /// The test keeps its own files here too.
+    /// Tests keep their files here, too.
     pub directory: tempfile::TempDir,
-    // Dropped last: the server's futures run on it.
+    // Dropped last, since the server's futures run on it.
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -39,7 +39,7 @@ impl Serving {
         Client::connect_unix(&self.socket, options).unwrap()
     }
 
-    /// Waits for what another thread does; fails if it never happens.
+    /// Waits for another thread; fails if it takes too long.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         let deadline = Instant::now() + GRACE;
         while !done() {
@@ -60,12 +60,12 @@ pub fn error_number(error: &ClientError) -> Option<u32> {
     }
 }
 
-/// Bytes without zeros, in which all blocks differ.
+/// Bytes without zeros, in which no two blocks are alike.
 pub fn fill(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at / 4096 + at * 31 + usize::from(seed) * 7) % 255 + 1) as u8).collect()
 }
 
-/// Panics when it is read, and in its future when it is written.
+/// A read panics at once, and a write panics in its future.
 pub struct PanickingDevice;
 
 impl BlockDevice for PanickingDevice {

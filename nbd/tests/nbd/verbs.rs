@@ -1,4 +1,4 @@
-//! The rarer commands of the protocol, as old and careless clients send them.
+//! The less common parts of the protocol, as old and careless clients use them.
 
 use crate::support::{GRACE, Serving, error_number, fill};
 use holdall_nbd::client::{Client, Options};
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 
 const SIZE: u64 = 1 << 20;
 
-/// A connection after the greeting.
+/// Connects, and exchanges the greeting.
 fn greeted(serving: &Serving, flags: ClientFlags) -> UnixStream {
     let mut stream = UnixStream::connect(&serving.socket).unwrap();
     stream.set_read_timeout(Some(GRACE)).unwrap();
@@ -28,7 +28,7 @@ fn option_reply(stream: &mut UnixStream) -> OptionReplyHeader {
     OptionReplyHeader::decode(&header).unwrap()
 }
 
-/// The answer to EXPORT_NAME, without the zeroes after it: the size, and the flags.
+/// The answer to EXPORT_NAME, without the zeroes after it: the size and the flags.
 fn choose_by_name(stream: &mut UnixStream, name: &str) -> (u64, u16) {
     stream.write_all(&encode_option(option::EXPORT_NAME, name.as_bytes())).unwrap();
     let (mut size, mut flags) = ([0; 8], [0; 2]);
@@ -37,7 +37,7 @@ fn choose_by_name(stream: &mut UnixStream, name: &str) -> (u64, u16) {
     (u64::from_be_bytes(size), u16::from_be_bytes(flags))
 }
 
-/// A client in the transmission phase, and its socket, for sending what the client cannot.
+/// A client in the transmission phase, and its socket, for messages that the client cannot send.
 fn transmitting(serving: &Serving) -> (Client, UnixStream) {
     let mut stream = greeted(serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
     choose_by_name(&mut stream, "drive");
@@ -75,7 +75,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
                 stream.read_exact(&mut zeroes).unwrap();
                 assert_eq!(zeroes, [0; EXPORT_NAME_ZEROES]);
             }
-            // Nothing comes between that and the first reply. The server announced no block size, so the client need not respect one.
+            // The first reply follows at once. This client was told no block size, so it may use any.
             let mut client = Client::without_handshake(stream, SIZE);
             seed += 1;
             client.write(512, &fill(seed, 5000)).unwrap();
@@ -114,7 +114,7 @@ fn abort_is_acknowledged_and_ends_the_connection() {
         assert_eq!((answer.code, answer.kind, answer.len), (option::ABORT, reply::ACK, 0));
         assert_ended(&mut stream);
     }
-    // A client that does not wait for the answer is gone as well.
+    // Clients that do not wait for the answer are disconnected, too.
     let mut stream = greeted(&serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
     stream.write_all(&encode_option(option::ABORT, &[])).unwrap();
     drop(stream);
@@ -141,7 +141,7 @@ fn fast_zeroes_work_at_any_alignment() {
             }
         }
     }
-    // A client that knows the block size has to respect it; nothing is done.
+    // A client that was told the block size must respect it. Otherwise nothing is done.
     let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     told.write(0, &fill(4, 1 << 17)).unwrap();
     for (offset, len) in ranges.into_iter().filter(|(offset, len)| offset % 4096 != 0 || len % 4096 != 0) {
@@ -164,7 +164,7 @@ fn a_disconnect_answers_earlier_requests_and_ignores_later_ones() {
         client.send_write(command_flags::FUA, 8192, &[2; 4096]).unwrap(),
     ];
     stream.write_all(&disconnect()).unwrap();
-    // The server has stopped reading, so it may cut this off in the middle.
+    // This may be cut off in the middle, since the server may have stopped reading.
     let behind = Request { flags: 0, command: Command::Write, cookie: Cookie(77), offset: 0, len: 4096 };
     let _ = stream.write_all(&[&behind.encode()[..], &[3; 4096]].concat());
     serving.wait_until(|| device.calls()[..2] == [1, 2]);
@@ -186,7 +186,7 @@ fn a_truncated_write_is_not_begun() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let header = Request { flags: 0, command: Command::Write, cookie: Cookie(1), offset: 0, len: 8192 };
-    // The rest of the data looks like a disconnect, or is missing.
+    // In place of the remaining data comes a disconnect, or nothing.
     for rest in [&disconnect()[..], &[]] {
         let (client, mut stream) = transmitting(&serving);
         stream.write_all(&[&header.encode()[..], &[5; 4096], rest].concat()).unwrap();
@@ -211,7 +211,7 @@ fn a_client_that_never_flushes_reads_its_writes() {
             client.write(offset as u64, &data).unwrap();
             model[offset..offset + len].copy_from_slice(&data);
         }
-        // It just goes away.
+        // The client just disconnects.
     }
     assert!(serving.client(&Options::default()).read(0, SIZE as u32).unwrap() == model);
 }

@@ -1,8 +1,8 @@
 //! An S3 server and a proxy in front of it, for tests that are not written in Rust.
 //!
-//! It says where they are, as one line of JSON, and then does what it is told on its standard input, a word on a line:
-//! `cut` (nothing gets through any more) and `restore`, which it answers with `ok`; `dav` starts a WebDAV server that asks who one is,
-//! and is answered with where that is, like the first line. It ends with its input.
+//! It prints their addresses as one line of JSON, and then follows commands on its standard input, one word a line: `cut`
+//! (nothing gets through any longer) and `restore`, both answered with `ok`; `dav` starts a WebDAV server with sign-in, and is
+//! answered with its address like the first line. It ends with its input.
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
 
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};

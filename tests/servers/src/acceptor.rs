@@ -1,4 +1,4 @@
-//! What every proxy here begins with: a listening socket, and a thread for each connection.
+//! The base of every proxy here: a listening socket, and a thread for each connection.
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Listens until it is dropped; then every connection is cut.
+/// Listens until it is dropped. Then every connection is cut.
 pub struct Acceptor {
     address: SocketAddr,
     ended: Arc<AtomicBool>,
@@ -14,22 +14,22 @@ pub struct Acceptor {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// The sockets of connections that are served now, to cut them.
+/// The sockets of the open connections, so that they can be cut.
 #[derive(Default)]
 pub struct Open {
     next: AtomicU64,
-    // Held to add, take out and cut.
+    // Held only to add, remove and cut sockets.
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
 }
 
-/// A socket that is cut when the proxy ends, as long as this lives.
+/// While this lives, its socket is cut when the proxy ends.
 pub struct Watched<'a> {
     open: &'a Open,
     key: u64,
 }
 
 impl Open {
-    /// Cuts `socket` too when the proxy ends.
+    /// Also cuts `socket` when the proxy ends.
     pub fn watch(&self, socket: &TcpStream) -> Watched<'_> {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.sockets.lock().unwrap().insert(key, socket.try_clone().unwrap());
@@ -50,7 +50,7 @@ impl Drop for Watched<'_> {
 }
 
 impl Acceptor {
-    /// Listens at `address` (port 0: any that is free) and calls `serve` on a new thread for each connection.
+    /// Listens at `address` (port 0: any free port) and calls `serve` on a new thread for each connection.
     pub fn start(address: SocketAddr, serve: impl Fn(TcpStream, &Open) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).unwrap_or_else(|error| panic!("{address}: {error}"));
         let address = listener.local_addr().unwrap();
@@ -72,12 +72,12 @@ impl Acceptor {
         Self { address, ended, open, accepting: Some(accepting) }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts all connections that are open now.
+    /// Cuts all open connections.
     pub fn cut_all(&self) {
         self.open.cut_all();
     }

@@ -1,4 +1,4 @@
-//! An HTTP proxy that makes tunnels (CONNECT), to one server whatever name it is asked for, and for whom it knows.
+//! An HTTP proxy for tunnels (CONNECT). It leads to one server, whatever name a client asks for, and needs a login.
 
 use crate::acceptor::{Acceptor, Open};
 use crate::process::any_port;
@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Who is known to it.
+/// The user that it knows.
 pub const USER: &str = "proxy-user";
-/// That one's password.
+/// That user's password.
 pub const PASSWORD: &str = "umbrella-teapot-window";
 
 /// A proxy that runs until it is dropped.
@@ -19,23 +19,23 @@ pub struct ConnectProxy {
 }
 
 impl ConnectProxy {
-    /// Puts one in front of the server at `upstream`.
+    /// Starts in front of the server at `upstream`.
     pub fn start(upstream: SocketAddr) -> Self {
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let noted = asked.clone();
         let serve = move |client: TcpStream, open: &Open| {
-            // A client that goes away is what a test wants.
+            // The clients of a test may disconnect.
             let _ = tunnel(&client, upstream, &noted, open);
         };
         Self { acceptor: Acceptor::start(any_port(), serve), asked }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
     }
 
-    /// What it was asked for so far: host and port of each tunnel.
+    /// The host and port of each tunnel so far.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,6 +1,6 @@
-//! WebDAV servers: Apache and nginx, each with files of its own in a temporary directory.
+//! WebDAV servers: Apache and nginx, each with its own files in a temporary directory.
 //!
-//! Who starts them may be root: they change to `nobody` then, and their directories are open to all.
+//! If started by root, they change to `nobody`, and their directories are open to all users.
 
 use crate::process::{Process, free_address};
 use crate::secrets;
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The user who may do all on servers with a sign-in.
+/// The user with all rights on servers with a sign-in.
 pub const USER: &str = "writer";
-/// Who may look and nothing else, where the sign-in is [`SignIn::Basic`].
+/// The user with read access only, with [`SignIn::Basic`].
 pub const READER: &str = "reader";
-/// Who may not delete, there.
+/// The user who may not delete, with [`SignIn::Basic`].
 pub const KEEPER: &str = "keeper";
-/// Everybody's password.
+/// The password of all users.
 pub const PASSWORD: &str = "correct horse: battery";
-/// What servers that want a token take.
+/// The token that servers with [`SignIn::Bearer`] accept.
 pub const TOKEN: &str = "staple.battery-horse_correct";
 
-/// How a server wants to know who asks.
+/// How a server identifies its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignIn {
     /// Not at all.
@@ -50,29 +50,29 @@ impl DavServer {
         Self::start_apache(sign_in, None)
     }
 
-    /// Apache's mod_dav without a sign-in, behind what knows neither MOVE nor ranges.
+    /// Apache's mod_dav without a sign-in, behind a front that supports neither MOVE nor ranges.
     pub fn apache_of_little() -> Self {
         let (dir, address) = (directories(), free_address());
         let config = apache_config(dir.path(), address, SignIn::None, None) + OF_LITTLE;
         Self { process: apache_process(dir.path(), address, &config), dir, authority: None }
     }
 
-    /// Apache's mod_dav over TLS, with a certificate for 127.0.0.1 that is valid for so many days, from an authority
-    /// that nobody trusts so far.
+    /// Apache's mod_dav over TLS, with a certificate for 127.0.0.1 that is valid for `days` days, from an authority that nobody
+    /// trusts yet.
     pub fn apache_tls(sign_in: SignIn, days: i32) -> Self {
         let authority = Authority::new();
         let certificate = authority.issue("127.0.0.1", days);
         Self::start_apache(sign_in, Some((authority, certificate)))
     }
 
-    /// Apache with a certificate that signs itself, for `host`.
+    /// Apache with a self-signed certificate for `host`.
     pub fn apache_self_signed(host: &str, days: i32) -> Self {
         let authority = Authority::of_server(host, days);
         let certificate = authority.as_server();
         Self::start_apache(SignIn::None, Some((authority, certificate)))
     }
 
-    /// nginx, with what it has of WebDAV in libnginx-mod-http-dav-ext; whom it knows may do all.
+    /// nginx, with the WebDAV of libnginx-mod-http-dav-ext. Every known user has all rights.
     pub fn nginx(sign_in: SignIn) -> Self {
         let (dir, address) = (directories(), free_address());
         let at = dir.path().display();
@@ -116,7 +116,7 @@ http {{
         let file = dir.path().join("nginx.conf");
         std::fs::write(&file, config).unwrap();
         let mut command = Command::new("/usr/sbin/nginx");
-        // Until it has read its configuration it knows of the system's log only.
+        // Before it has read its configuration, it would write to the system's log.
         command.arg("-c").arg(file).arg("-e").arg(dir.path().join("log/start.log"));
         Self { process: Process::start(&mut command, address), dir, authority: None }
     }
@@ -128,7 +128,7 @@ http {{
         Self { process: apache_process(dir.path(), address, &config), dir, authority }
     }
 
-    /// Starts it anew, at the same address, with a certificate of its authority that is valid for so many days.
+    /// Restarts it at the same address, with a certificate of its authority that is valid for `days` days.
     pub fn renew(&mut self, sign_in: SignIn, days: i32) {
         self.process.stop();
         let (dir, address) = (self.dir.path(), self.address());
@@ -143,7 +143,7 @@ http {{
         format!("{scheme}://{}{path}", self.process.address())
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.process.address()
     }
@@ -153,17 +153,17 @@ http {{
         self.dir.path().join("root")
     }
 
-    /// Makes a directory in it that the server may write to.
+    /// Creates a directory in it that the server may write to.
     pub fn make_directory(&self, name: &str) {
         open_directory(&self.root().join(name));
     }
 
-    /// The authority that its certificate is from.
+    /// The authority of its certificate.
     pub fn ca(&self) -> Option<PathBuf> {
         self.authority.as_ref().map(Authority::pem)
     }
 
-    /// What it has logged.
+    /// Its error log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log/error.log")).unwrap_or_default()
     }
@@ -189,7 +189,7 @@ fn apache_process(dir: &Path, address: SocketAddr, config: &str) -> Process {
     Process::start(Command::new("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(file), address)
 }
 
-/// Everybody with the password, as both servers read it.
+/// All users with the password, in a form that both servers read.
 fn basic_users() -> String {
     [USER, READER, KEEPER].map(|user| format!("{user}:{{SHA}}9GhyoftjpdqzBywCDABhFP4MvCM=\n")).concat()
 }
@@ -199,7 +199,7 @@ fn write_users(dir: &Path, users: &str) {
     [PASSWORD, TOKEN].iter().for_each(|secret| secrets::note(secret));
 }
 
-/// Some servers are like that, and so are some gateways before others.
+/// As on some servers, and with some gateways in front of others.
 const OF_LITTLE: &str = "<Location />
   RewriteEngine on
   RewriteCond %{REQUEST_METHOD} =MOVE
@@ -209,7 +209,7 @@ const OF_LITTLE: &str = "<Location />
 </Location>
 ";
 
-/// Who may do what. Those who may not are told what those are told who are not known (401), as Apache does it by itself.
+/// The rights of each user. A forbidden request is answered like one of an unknown user (401), as Apache does it by default.
 const MAY_BE_LITTLE: &str = "AuthType Basic
 <RequireAll>
   Require valid-user
@@ -236,7 +236,7 @@ fn apache_config(
             "AuthType Digest\nAuthDigestDomain /\nRequire valid-user".to_owned(),
             "writer:holdall:c5156d9ae1f9a8bd89aa9d3dc8d59834\n".to_owned(),
         ),
-        // Apache knows no tokens of itself.
+        // Apache itself knows no tokens.
         SignIn::Bearer => (
             format!(
                 "Require all granted

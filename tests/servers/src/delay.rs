@@ -1,11 +1,11 @@
-//! A slow link in front of a server: every byte takes its time on the way, and all connections share one bandwidth.
+//! A slow link in front of a server: every byte takes time, and all connections share one bandwidth.
 //!
-//! Each direction of a connection has two threads. One reads a piece, takes the piece's turn on the link and notes
-//! when its last byte arrives at the far end; the other delivers it at that moment. Threads, because a sleeping
-//! thread wakes within a tenth of a millisecond, and a timer of tokio's within one. The end of a direction travels
-//! like data, so a connection that is closed in one direction goes on in the other.
+//! Each direction of a connection has two threads. One reads a piece, takes the piece's turn on the link, and notes when its last
+//! byte arrives at the far end. The other delivers it at that moment. They are threads since a sleeping thread wakes within a
+//! tenth of a millisecond, and a timer of tokio only within one. The end of a direction travels like data, so a connection that
+//! is closed in one direction continues in the other.
 //!
-//! What is modelled is an ideal link: no slow start, no loss, and as much in flight as fits on the way twice.
+//! The model is an ideal link: no slow start, no loss, and twice as much in flight as fits on the way.
 
 use crate::acceptor::{Acceptor, Open};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -18,29 +18,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The largest piece; on a slow link one takes 2 ms, so that connections take turns finely.
+/// The largest piece. On a slow link a piece takes 2 ms, so that connections take turns often.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 const PIECE_TIME: Duration = Duration::from_millis(2);
-/// In flight at least: what a socket's buffers hold anyway.
+/// The least in flight: what a socket's buffers hold anyway.
 const WINDOW_BYTES_MIN: usize = 256 << 10;
-/// What a socket of the link takes in. Left to itself the kernel begins with two of the packets that a loopback interface carries (64 KiB), and
-/// a sender that has filled them is told of new room no earlier than it asks, every 200 ms: then a link carries 3 Mbit/s.
+/// The receive buffer of the link's sockets. By default the kernel begins with two packets of a loopback interface (64 KiB). A
+/// sender that has filled them learns of new space only when it asks, every 200 ms: then a link carries 3 Mbit/s.
 const SOCKET_BYTES: usize = 4 << 20;
-/// In flight without a limit on bandwidth: 2.5 Gbit/s at 100 ms.
+/// The most in flight, also without a limit on bandwidth: 2.5 Gbit/s at 100 ms.
 const WINDOW_BYTES_MAX: usize = 32 << 20;
 
-/// What a link is like.
+/// The properties of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// There and back. A connection takes one to be made.
+    /// The round trip. Connecting takes one, too.
     pub rtt: Duration,
-    /// From clients to the server, of all connections together, in Mbit/s; none is as fast as it goes.
+    /// From clients to the server, for all connections together, in Mbit/s; none is unlimited.
     pub up_mbit: Option<f64>,
     /// From the server to clients.
     pub down_mbit: Option<f64>,
 }
 
-/// A link that is up until this is dropped.
+/// A link that exists until this is dropped.
 pub struct Delay {
     acceptor: Acceptor,
     received: Arc<AtomicU64>,
@@ -52,12 +52,12 @@ impl Delay {
         Self::start_at(crate::process::any_port(), upstream, link)
     }
 
-    /// The same at `address`.
+    /// Puts it at `address`.
     pub fn start_at(address: SocketAddr, upstream: SocketAddr, link: Link) -> Self {
         let (up, down) = (Lane::new(link.rtt, link.up_mbit), Lane::new(link.rtt, link.down_mbit));
         let received = down.delivered.clone();
         let serve = move |client: TcpStream, open: &Open| {
-            // The client's own handshake was with us, and took no time.
+            // The client's own handshake was with the link, and took no time.
             let made = Instant::now() + link.rtt;
             let Ok(server) = TcpStream::connect(upstream) else { return };
             let _ = server.set_nodelay(true);
@@ -70,12 +70,12 @@ impl Delay {
         Self { acceptor: Acceptor::start(address, serve), received }
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
     }
 
-    /// Bytes that have come to clients.
+    /// Bytes that clients have received.
     pub fn received_bytes(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -86,13 +86,13 @@ struct Lane {
     one_way: Duration,
     bytes_per_second: Option<f64>,
     piece_bytes: usize,
-    /// When the last byte that has a turn leaves. Held to take a turn.
+    /// When the last reserved byte leaves. The lock is held only to reserve a turn.
     free_at: Arc<Mutex<Instant>>,
     /// Bytes that have arrived.
     delivered: Arc<AtomicU64>,
 }
 
-/// Some bytes on their way; none is the end.
+/// Some bytes in flight. An empty piece is the end.
 struct Piece {
     arrives: Instant,
     bytes: Vec<u8>,
@@ -113,14 +113,14 @@ impl Lane {
         }
     }
 
-    /// Pieces in flight at most.
+    /// The most pieces in flight.
     fn window(&self) -> usize {
         let on_the_way = |rate: f64| (rate * self.one_way.as_secs_f64() * 4.0) as usize;
         let bytes = self.bytes_per_second.map_or(WINDOW_BYTES_MAX, on_the_way);
         bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX) / self.piece_bytes
     }
 
-    /// Takes the turn of so many bytes: when the first leaves, and the last.
+    /// Reserves a turn for this many bytes. Returns when the first byte leaves, and the last.
     fn turn(&self, bytes: usize, not_before: Instant) -> (Instant, Instant) {
         let ready = Instant::now().max(not_before);
         let Some(rate) = self.bytes_per_second else { return (ready, ready) };
@@ -150,7 +150,7 @@ impl Lane {
             if on_the_way.send(piece).is_err() || count == 0 {
                 return;
             }
-            // One piece waits for its turn, so that other connections have theirs in between.
+            // Only one piece waits for its turn, so that other connections get theirs in between.
             wait_until(first);
         }
     }
@@ -164,7 +164,7 @@ impl Lane {
                 return;
             }
             if to.write_all(&piece.bytes).is_err() {
-                // Nobody is there: what is still read would be for nothing.
+                // The receiver is gone, so further data is useless.
                 let _ = from.shutdown(Shutdown::Both);
                 return;
             }
@@ -173,9 +173,9 @@ impl Lane {
     }
 }
 
-/// Lets this thread be woken when it asked for, and not up to 50 us later, as the kernel takes the liberty to do.
+/// Lets this thread wake when it asked to. By default the kernel may wake it up to 50 us later.
 fn sleep_exactly() {
-    // Where it is not allowed, sleeping is only less exact.
+    // If this is not allowed, sleeps are only less exact.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 

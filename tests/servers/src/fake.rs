@@ -1,4 +1,4 @@
-//! A server that answers as a test says: with errors that real ones give at bad times only.
+//! A server that answers as a test says, for errors that real servers give only in rare cases.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What it was asked.
+/// A request that it got.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The verb.
     pub method: String,
-    /// The path, as it came.
+    /// The path, unchanged.
     pub path: String,
     /// All header lines, in lower case.
     pub headers: String,
     /// The body's length.
     pub body_bytes: usize,
-    /// The body, while it is answered: what was asked is remembered without.
+    /// The body, only while it is being answered. The log does not keep it.
     pub body: Vec<u8>,
 }
 
@@ -29,26 +29,26 @@ impl Asked {
     }
 }
 
-/// How it answers.
+/// An answer.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// With a status, header lines and a body.
+    /// A status, header lines and a body.
     Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// With these very bytes, and the end of the connection.
+    /// Exactly these bytes, and the end of the connection.
     Raw(Vec<u8>),
-    /// Not at all, with an open connection.
+    /// Nothing, on a connection that stays open.
     Silence,
-    /// With a head that promises so many bytes, of which one comes now and then.
+    /// A head that promises this many bytes, and then a byte now and then.
     Drip(usize),
 }
 
 impl Reply {
-    /// A status alone.
+    /// A status without headers and body.
     pub fn status(status: u16) -> Self {
         Self::Answer(status, Vec::new(), Vec::new())
     }
 
-    /// The same with a header.
+    /// Adds a header.
     pub fn with(self, name: &'static str, value: &str) -> Self {
         match self {
             Self::Answer(status, mut headers, body) => {
@@ -59,7 +59,7 @@ impl Reply {
         }
     }
 
-    /// The same with a body.
+    /// Sets the body.
     pub fn body(self, bytes: &[u8]) -> Self {
         match self {
             Self::Answer(status, headers, _) => Self::Answer(status, headers, bytes.to_vec()),
@@ -77,13 +77,13 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Answers each request by `answer`.
+    /// Answers each request with `answer`.
     pub fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_keeping(true, answer)
     }
 
-    /// The same, but no connection is kept that was promised to be: each is closed when it is used for the second time, before
-    /// anything is done or answered.
+    /// Also breaks the promise to keep connections open: each is closed at its second request, before anything is done or
+    /// answered.
     pub fn start_forgetful(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_keeping(false, answer)
     }
@@ -98,7 +98,7 @@ impl Fake {
                 connections.fetch_add(1, Relaxed);
                 let (asked, answer) = (asked.clone(), answer.clone());
                 std::thread::spawn(move || {
-                    // A client that goes away is what a test wants.
+                    // The clients of a test may disconnect.
                     let _ = serve(&stream.unwrap(), keeps, &asked, &*answer);
                 });
             }
@@ -106,17 +106,17 @@ impl Fake {
         fake
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections it got so far.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -158,7 +158,7 @@ fn serve(
                 writer.write_all(&bytes)?;
                 return stream.shutdown(std::net::Shutdown::Both);
             }
-            // Until the client has had enough.
+            // Until the client disconnects.
             Reply::Silence => drop(reader.read_to_end(&mut Vec::new())?),
             Reply::Drip(len) => {
                 writer.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n").as_bytes())?;

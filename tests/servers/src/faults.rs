@@ -1,8 +1,7 @@
 //! A reverse proxy that does harm: HTTP/1.1 in front of a real server.
 //!
-//! What it passes on it passes on byte for byte, the Host header included, so that signatures over it stay valid.
-//! Each request goes to the server on a connection of its own, so what is done to one says nothing about the next.
-//! Every request is in the log, with what was done to it.
+//! It forwards byte for byte, including the Host header, so that signatures stay valid. Each request goes to the server on its
+//! own connection, so a fault of one says nothing about the next. The log has every request, with its fault.
 
 use crate::acceptor::Acceptor;
 use crate::process::any_port;
@@ -28,7 +27,7 @@ pub struct FaultProxy {
 struct Shared {
     upstream: SocketAddr,
     begun: Instant,
-    // Held for a moment: to ask the plan and to write the log.
+    // Held only for a moment: to ask the plan and to write the log.
     state: Mutex<State>,
 }
 
@@ -39,7 +38,7 @@ struct State {
     zombies: Vec<Zombie>,
 }
 
-/// A request that the server has not seen yet, and its client has given up.
+/// A request that its client has abandoned, and that the server has not seen yet.
 struct Zombie {
     due: u64,
     method: String,
@@ -47,7 +46,7 @@ struct Zombie {
 }
 
 impl FaultProxy {
-    /// Puts one in front of the server at `upstream`, at a free address. All goes well at first.
+    /// Starts in front of the server at `upstream`, at a free address. At first there are no faults.
     pub fn start(upstream: SocketAddr) -> Self {
         let state = State { plan: none(), asked: 0, log: Vec::new(), zombies: Vec::new() };
         let shared = Arc::new(Shared { upstream, begun: Instant::now(), state: Mutex::new(state) });
@@ -56,34 +55,34 @@ impl FaultProxy {
         Self { shared, acceptor }
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
     }
 
-    /// From now on this goes wrong. Requests are counted anew, and the log begins anew.
+    /// Sets the faults from now on. The count of requests and the log start again.
     pub fn plan(&self, plan: Plan) {
         let state = &mut *self.shared.state.lock().unwrap();
         (state.plan, state.asked) = (plan, 0);
         state.log.clear();
     }
 
-    /// What was asked since the plan was made.
+    /// The requests since the plan was set.
     pub fn log(&self) -> Vec<Entry> {
         self.shared.state.lock().unwrap().log.clone()
     }
 
-    /// Requests since the plan was made.
+    /// The number of requests since the plan was set.
     pub fn asked(&self) -> u64 {
         self.shared.state.lock().unwrap().asked
     }
 
-    /// Lets the server see all requests that are held back now.
+    /// Sends all requests that are held back to the server now.
     pub fn release(&self) {
         self.shared.run_zombies(u64::MAX);
     }
 
-    /// Cuts every connection that is open now.
+    /// Cuts all open connections.
     pub fn cut_all(&self) {
         self.acceptor.cut_all();
     }
@@ -94,7 +93,7 @@ impl Shared {
         self.begun.elapsed()
     }
 
-    /// Asks the plan, and begins an entry of the log: what is to be done, and where the entry is.
+    /// Asks the plan, and begins an entry of the log. Returns the fault, and the entry's place.
     fn decide(&self, method: &str, target: &str) -> (Option<Fault>, EntryAt) {
         let state = &mut *self.state.lock().unwrap();
         let asked = Asked { number: state.asked, method: method.to_owned(), target: target.to_owned() };
@@ -121,7 +120,7 @@ impl Shared {
         state.zombies.push(Zombie { due, method: method.to_owned(), bytes });
     }
 
-    /// Shows the server what was held back until so many requests have come.
+    /// Sends the server the requests that were held back until this many have come.
     fn run_zombies(&self, asked: u64) {
         let due: Vec<_> =
             self.state.lock().unwrap().zombies.extract_if(.., |zombie| zombie.due <= asked).collect();
@@ -131,7 +130,7 @@ impl Shared {
     }
 }
 
-/// Where an entry of the log is.
+/// The place of an entry in the log.
 #[derive(Clone, Copy)]
 struct EntryAt {
     index: usize,

@@ -1,6 +1,6 @@
 //! Real stores for tests and benches: servers that are started, and proxies in front of them.
 //!
-//! Each ends with the value that stands for it. What is missing to start one is a panic that says what to install.
+//! Each ends when its value is dropped. If a program is missing, starting panics and says what to install.
 #![allow(clippy::unwrap_used)]
 
 mod acceptor;

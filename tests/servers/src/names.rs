@@ -1,4 +1,4 @@
-//! Names of hosts that programs of one test know, and nobody else: `getaddrinfo` as nss_wrapper has it.
+//! Host names that only the programs of one test know: `getaddrinfo` of nss_wrapper.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-/// Names that programs with [`Names::environment`] find, and no others.
+/// The only names that programs with [`Names::environment`] find.
 pub struct Names {
     dir: TempDir,
     changes: std::cell::Cell<u64>,
 }
 
 impl Names {
-    /// There is none yet.
+    /// No names yet.
     pub fn new() -> Self {
         let names = Self { dir: tempfile::tempdir().unwrap(), changes: std::cell::Cell::new(0) };
         names.are(&[]);
         names
     }
 
-    /// From now on there are these.
+    /// Replaces the names.
     pub fn are(&self, names: &[(&str, IpAddr)]) {
         let mut hosts = String::new();
         for (name, address) in names {
@@ -29,14 +29,14 @@ impl Names {
         }
         let (new, place) = (self.dir.path().join("new"), self.hosts());
         std::fs::write(&new, hosts).unwrap();
-        // It is read again where it is of another second.
+        // The file is read again only if the second of its time differs.
         self.changes.update(|changes| changes + 1);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(self.changes.get());
         File::options().write(true).open(&new).unwrap().set_modified(changed).unwrap();
         std::fs::rename(&new, place).unwrap();
     }
 
-    /// What is in the environment of a program that goes by them.
+    /// The environment of a program that uses these names.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         [
             ("LD_PRELOAD", "libnss_wrapper.so".to_owned()),

@@ -1,32 +1,32 @@
-//! WebDAV servers as people have them, in memory: each works, and has one habit that others do not have.
+//! WebDAV servers as people have them, in memory: each works, and has one unusual habit.
 //!
-//! A habit is a row in a test's table: a field here, unless there is one for it, and the place where it shows.
+//! A new habit takes a row in a test's table, a field here if there is none for it, and the place that obeys it.
 
 use crate::fake::{Asked, Fake, Reply};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What a server does in its own way. `Habits::default()` is a server as it should be.
+/// The habits of a server. `Habits::default()` is a perfect server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
-    /// How it answers a MKCOL of what is there; 405 where nothing is said.
+    /// The answer to a MKCOL of an existing collection; 405 by default.
     pub made_before: Option<u16>,
-    /// Whether such an answer leads to the same address once more.
+    /// Whether this answer redirects to the same address.
     pub redirects: bool,
-    /// It knows no PROPFIND of a collection alone, and shows collections to who asks for a page.
+    /// It refuses a PROPFIND of a collection alone, and shows collections only as pages.
     pub refuses_propfind: bool,
-    /// The bytes of the realm for which it wants a password.
+    /// The bytes of the realm that needs a password.
     pub realm: Option<&'static [u8]>,
-    /// It closes each connection when it is used again.
+    /// It closes each connection at its second request.
     pub forgets_connections: bool,
-    /// It lists so many names at most, and says that this is all.
+    /// It lists at most this many names, and claims that this is all.
     pub lists_at_most: Option<usize>,
 }
 
-/// What is at each path; a collection has no bytes, and its path ends with a slash.
+/// The file at each path. A collection has none, and its path ends with a slash.
 type Tree = BTreeMap<String, Option<Vec<u8>>>;
 
-/// Starts one that has the collection `/s/`.
+/// Starts one with the collection `/s/`.
 pub fn start(habits: Habits) -> Fake {
     let tree = Mutex::new(Tree::from([("/".to_owned(), None), ("/s/".to_owned(), None)]));
     let answer = move |asked: &Asked| answer(habits, asked, &mut tree.lock().unwrap());
@@ -119,7 +119,7 @@ fn list(habits: Habits, collection: &str, tree: &Tree) -> Reply {
         rest.is_some_and(|rest| !rest.contains('/'))
     };
     let mut body = String::from("<multistatus xmlns=\"DAV:\">");
-    // The collection itself is no name in it.
+    // The collection itself does not count as a name.
     let most = habits.lists_at_most.map_or(usize::MAX, |most| most + 1);
     for (name, content) in tree.iter().filter(|(name, _)| is_child(name)).take(most) {
         let kind = match content {

@@ -1,31 +1,31 @@
-//! S3 servers as people have them, in memory: each works, and has one habit that others do not have.
+//! S3 servers as people have them, in memory: each works, and has one unusual habit.
 //!
-//! A habit is a row in a test's table: a field here, unless there is one for it, and the place where it shows.
+//! A new habit takes a row in a test's table, a field here if there is none for it, and the place that obeys it.
 
 use crate::fake::{Asked, Fake, Reply};
 use crate::s3::url;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What a server does in its own way. `Habits::default()` is a server as it should be.
+/// The habits of a server. `Habits::default()` is a perfect server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
-    /// How it refuses every put under a condition: a status, and S3's code or none.
+    /// The refusal of every conditional put: a status, and an S3 code or an empty one.
     pub refuses_conditions: Option<(u16, &'static str)>,
-    /// How it refuses a put without a digest in a header.
+    /// The refusal of a put without a digest in a header.
     pub wants_digest: Option<(u16, &'static str)>,
-    /// How it refuses deletes.
+    /// The refusal of deletes.
     pub keeps: Option<(u16, &'static str)>,
-    /// It closes each connection when it is used again.
+    /// It closes each connection at its second request.
     pub forgets_connections: bool,
-    /// It lists so many names at most, and says that this is all.
+    /// It lists at most this many names, and claims that this is all.
     pub lists_at_most: Option<usize>,
 }
 
-/// Objects: what they hold, and how often anything was put before them.
+/// Objects: their contents, and how many puts came before them.
 type Objects = BTreeMap<String, (Vec<u8>, u64)>;
 
-/// Starts one, for the bucket of [`crate::s3`].
+/// Starts one, with the bucket of [`crate::s3`].
 pub fn start(habits: Habits) -> Fake {
     let objects = Mutex::new((Objects::new(), 0));
     let answer = move |asked: &Asked| {
@@ -38,7 +38,7 @@ pub fn start(habits: Habits) -> Fake {
     }
 }
 
-/// Its bucket as a store's address.
+/// Its bucket, as a store's address.
 pub fn address(fake: &Fake) -> String {
     url("http", fake.address(), "p")
 }
@@ -109,7 +109,7 @@ fn list(habits: Habits, query: &str, objects: &Objects) -> Reply {
     Reply::status(200).with("content-type", "application/xml").body(body.as_bytes())
 }
 
-/// An error in S3's terms; without a code in none.
+/// An error in S3's format, or without a body if there is no code.
 fn error(status: u16, code: &str) -> Reply {
     match code {
         "" => Reply::status(status),

@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 /// How long a server may take to answer.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The first port of a [`free_address`]: above those of well-known services.
+/// The first port of a [`free_address`]: above the ports of well-known services.
 const FIRST_PORT: u32 = 10_000;
 
-/// A program with this many servers meets none of the program's whose process is the next.
+/// A program with at most this many servers never tries the ports of the program with the next process number.
 const PORTS_APART: u32 = 101;
 
 /// A server that runs until this is dropped, or its owner has died.
 pub struct Process {
     child: Child,
-    /// Ends the server and its workers when its input ends: however this program goes, that happens.
+    /// Ends the server and its workers when its input ends, which happens however this program ends.
     watcher: Child,
     leash: Option<ChildStdin>,
     address: SocketAddr,
 }
 
 impl Process {
-    /// Starts `command`, which is to listen at `address`, and waits until it does.
+    /// Starts `command`, which must listen at `address`, and waits until it does.
     pub fn start(command: &mut Command, address: SocketAddr) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
-        // A group of its own: servers have workers, which must not outlive it.
+        // In a process group of its own, since the server's workers must not outlive it.
         let spawned = command.stdin(Stdio::null()).process_group(0).spawn();
         let child =
             spawned.unwrap_or_else(|error| panic!("{name}: {error}; packaging/setup tests installs it"));
@@ -53,21 +53,21 @@ impl Process {
         process
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it, and its workers.
+    /// Stops it and its workers.
     pub fn stop(&mut self) {
         self.leash = None;
         let _ = self.watcher.wait();
-        // Gone already, unless the watcher was killed before.
+        // Already gone, unless the watcher was killed before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Its process.
+    /// Its process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -79,14 +79,14 @@ impl Drop for Process {
     }
 }
 
-/// A loopback address that nobody uses now. Its port is below those that the system hands out: between this call and the
-/// server's start neither a proxy at [`any_port`] nor a connection's own end can come to sit there.
+/// A loopback address that is unused now. Its port is below those that the system assigns: so neither a proxy at [`any_port`] nor
+/// the local end of a connection can take it before the server starts.
 pub fn free_address() -> SocketAddr {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768);
     assert!(end > FIRST_PORT, "the system hands out all ports from {end} on");
-    // Programs that test at the same time begin far from each other.
+    // Programs that run tests at the same time begin far apart.
     let begin = std::process::id().wrapping_mul(PORTS_APART);
     for _ in FIRST_PORT..end {
         let offset = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! An S3 server with one bucket: versitygw, which checks signatures and keeps the promises of conditional puts under a race.
+//! An S3 server with one bucket: versitygw, which checks signatures, and keeps the promises of conditional puts under a race.
 
 use crate::process::{Process, free_address};
 use crate::secrets;
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Every server's bucket.
+/// The bucket of every server.
 pub const BUCKET: &str = "holdall";
-/// Who may use it.
+/// The access key of its owner.
 pub const ACCESS_KEY: &str = "holdall-test";
-/// That one's secret.
+/// The owner's secret key.
 pub const SECRET_KEY: &str = "correct-horse-battery-staple";
 
-/// Somebody who may use the bucket of [`S3Server::start_with_users`].
+/// Another user of the bucket of [`S3Server::start_with_users`].
 pub struct User {
     /// The access key.
     pub name: &'static str,
     /// Its secret.
     pub secret: &'static str,
-    /// What the bucket's policy allows.
+    /// The actions that the bucket's policy allows.
     actions: &'static str,
 }
 
-/// May look, and nothing else.
+/// May only read.
 pub const READER: User = User {
     name: "holdall-reader",
     secret: "glasses-bookmark-lamp",
@@ -41,20 +41,20 @@ pub const KEEPER: User = User {
 };
 
 impl User {
-    /// As a store's credentials, in JSON.
+    /// The user's keys as a store's credentials, in JSON.
     pub fn credentials(&self) -> String {
         keys(self.name, self.secret)
     }
 }
 
-/// A server that runs until this is dropped, and takes what it stores with it.
+/// A server that runs until this is dropped, and then deletes its data.
 pub struct S3Server {
     process: Process,
     scheme: &'static str,
     directory: TempDir,
 }
 
-/// Which server it is.
+/// The name of the server.
 pub const NAME: &str = "versitygw";
 
 impl S3Server {
@@ -63,22 +63,22 @@ impl S3Server {
         Self::start_in(&std::env::temp_dir())
     }
 
-    /// Starts one that stores on the disk that `parent` is on.
+    /// Starts one that stores its data on the disk of `parent`.
     pub fn start_in(parent: &Path) -> Self {
         Self::start_with("http", &[], tempfile::tempdir_in(parent).unwrap())
     }
 
-    /// Starts one that speaks TLS and nothing else.
+    /// Starts one that speaks only TLS.
     pub fn start_tls(certificate: &Certificate) -> Self {
         Self::start_with("https", &tls(certificate), tempfile::tempdir().unwrap())
     }
 
-    /// Starts one in a region; it takes no signature for another.
+    /// Starts one in a region. It accepts no signature for another.
     pub fn start_in_region(region: &str) -> Self {
         Self::start_with("http", &["--region".as_ref(), region.as_ref()], tempfile::tempdir().unwrap())
     }
 
-    /// Starts one whose buckets are hosts below `domain` too.
+    /// Starts one whose buckets are also hosts below `domain`.
     pub fn start_below(domain: &str) -> Self {
         Self::start_with(
             "http",
@@ -87,7 +87,7 @@ impl S3Server {
         )
     }
 
-    /// Starts one that knows [`READER`] and [`KEEPER`] too.
+    /// Starts one that also knows [`READER`] and [`KEEPER`].
     pub fn start_with_users() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let known = directory.path().join(".users");
@@ -121,23 +121,23 @@ impl S3Server {
         Self { process: process_at(free_address(), options, directory.path()), scheme, directory }
     }
 
-    /// Starts it anew, at the same address, with another certificate.
+    /// Restarts it at the same address, with another certificate.
     pub fn renew(&mut self, certificate: &Certificate) {
         self.process.stop();
         self.process = process_at(self.address(), &tls(certificate), self.directory.path());
     }
 
-    /// The directory that its bucket is.
+    /// The directory of its bucket.
     pub fn bucket(&self) -> PathBuf {
         self.directory.path().join(BUCKET)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.process.address()
     }
 
-    /// Its bucket as a store's address; `prefix` is percent-encoded.
+    /// Its bucket, as a store's address. `prefix` is percent-encoded.
     pub fn url(&self, prefix: &str) -> String {
         url(self.scheme, self.address(), prefix)
     }
@@ -156,12 +156,12 @@ fn process_at(address: SocketAddr, options: &[&OsStr], directory: &Path) -> Proc
     Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()), address)
 }
 
-/// The bucket of a server, or of a proxy before one, as a store's address.
+/// The bucket of a server, or of a proxy in front of one, as a store's address.
 pub fn url(scheme: &str, address: SocketAddr, prefix: &str) -> String {
     format!("s3://{BUCKET}/{prefix}?endpoint={scheme}%3A%2F%2F{address}&region=us-east-1")
 }
 
-/// What [`SECRET_KEY`] and the rest are as a store's credentials, in JSON.
+/// The owner's keys as a store's credentials, in JSON.
 pub fn credentials() -> String {
     keys(ACCESS_KEY, SECRET_KEY)
 }
@@ -170,7 +170,7 @@ fn keys(access: &str, secret: &str) -> String {
     format!(r#"{{"kind": "s3", "access_key": "{access}", "secret_key": "{secret}"}}"#)
 }
 
-/// Where a program is: on the path, or where packaging/setup installs it.
+/// The path of a program: in PATH, or where packaging/setup installs it.
 fn program(name: &str) -> Option<PathBuf> {
     let home = std::env::home_dir().unwrap_or_default();
     let gopath = std::env::var_os("GOPATH").map_or_else(|| home.join("go"), PathBuf::from);

@@ -1,4 +1,4 @@
-//! Requests to S3 that are signed here: those that a proxy changes, and those that set a server up.
+//! Requests to S3 that are signed here: those that a proxy changes, and those that set up a server.
 
 use crate::faults::http::{Head, read_body};
 use crate::s3::{ACCESS_KEY, KEEPER, READER, SECRET_KEY};
@@ -11,10 +11,10 @@ use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::SystemTime;
 
-/// What is not passed on as it came: the old signature, and what goes with it.
+/// Headers that are not forwarded: the old signature, and what belongs to it.
 const SAID_ANEW: [&str; 3] = ["authorization", "x-amz-date", "connection"];
 
-/// Serves one request of a client: `refuses` answers it, or the server at `upstream` does, which sees it without the headers
+/// Serves one request of a client: `refuses` answers it, or the server at `upstream` does, which gets it without the headers
 /// `left_out`.
 pub fn serve(
     client: &TcpStream,
@@ -26,7 +26,7 @@ pub fn serve(
     let _ = client.shutdown(Shutdown::Both);
 }
 
-/// Puts something that is not an object, such as a bucket's policy, in the name of whom the server belongs to.
+/// Puts something other than an object, such as a bucket's policy, as the owner of the server.
 pub fn put(server: SocketAddr, target: &str, body: &str) {
     let len = body.len();
     let request = format!(
@@ -60,14 +60,14 @@ fn one(
     (&*client).write_all(&answer)
 }
 
-/// The key and the secret of whoever has signed it.
+/// The key and the secret of the user who signed it.
 fn signer(authorization: &str) -> (&'static str, &'static str) {
     let is_by = |name: &str| authorization.contains(&format!("Credential={name}/"));
     let user = [READER, KEEPER].into_iter().find(|user| is_by(user.name));
     user.map_or((ACCESS_KEY, SECRET_KEY), |user| (user.name, user.secret))
 }
 
-/// The head without the headers `left_out`, signed by whom it came from, on a connection that ends with the answer.
+/// The head without the headers `left_out`, signed again by the same user, on a connection that ends with the answer.
 fn signed_anew(head: &Head, left_out: &[&str]) -> String {
     let text = String::from_utf8_lossy(&head.bytes);
     let split = |line: &str| {

@@ -1,6 +1,6 @@
-//! An S3 server that knows temporary credentials only: those with a session token, which is signed along.
+//! An S3 server that accepts only temporary credentials: those with a session token, which is part of the signature.
 //!
-//! A proxy that takes the token out of each request, in front of a server that has keys for good.
+//! A proxy removes the token from each request, in front of a server with permanent keys.
 
 use crate::acceptor::Acceptor;
 use crate::faults::answers;
@@ -10,7 +10,7 @@ use crate::s3::url;
 use crate::signing;
 use std::net::SocketAddr;
 
-/// The one token that it takes.
+/// The only token that it accepts.
 pub const SESSION_TOKEN: &str = "staple/horse+battery/correct==";
 
 const TOKEN_HEADER: &str = "x-amz-security-token";
@@ -21,13 +21,13 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Puts one in front of the server at `upstream`.
+    /// Starts in front of the server at `upstream`.
     pub fn start(upstream: SocketAddr) -> Self {
         let serve = move |client, _: &_| signing::serve(&client, upstream, &[TOKEN_HEADER], refusal);
         Self { acceptor: Acceptor::start(any_port(), serve) }
     }
 
-    /// The bucket as a store's address.
+    /// The bucket, as a store's address.
     pub fn url(&self, prefix: &str) -> String {
         url("http", self.acceptor.address(), prefix)
     }

@@ -1,11 +1,11 @@
-//! Certificates that nobody trusts who is not told to.
+//! Certificates that nobody trusts unless told to.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// An authority of one test's own.
+/// An authority of one test.
 pub struct Authority {
     directory: TempDir,
 }
@@ -21,7 +21,7 @@ pub struct Certificate {
 const KEY: [&str; 5] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
 
 impl Authority {
-    /// A new one.
+    /// A new authority.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let authority = Self { directory };
@@ -32,8 +32,8 @@ impl Authority {
         authority
     }
 
-    /// One that is nothing but a server: its certificate signs itself, and says that it is an authority, as `openssl req -x509` makes
-    /// them. For fewer days than none it has expired.
+    /// A server's self-signed certificate, which also claims to be an authority, as `openssl req -x509` makes them. With negative
+    /// `days` it has expired.
     pub fn of_server(host: &str, days: i32) -> Self {
         let authority = Self { directory: tempfile::tempdir().unwrap() };
         let mut command = authority.openssl("req");
@@ -49,17 +49,17 @@ impl Authority {
         authority
     }
 
-    /// Its own certificate as a server's.
+    /// Its own certificate, used by a server.
     pub fn as_server(&self) -> Certificate {
         Certificate { chain: self.pem(), key: self.path("ca.key") }
     }
 
-    /// Its own certificate, which makes those trusted that it issues.
+    /// Its own certificate. A client that trusts it trusts all certificates that it issues.
     pub fn pem(&self) -> PathBuf {
         self.path("ca.pem")
     }
 
-    /// A certificate for a server of that name or address, valid for so many days; for fewer than none it has expired.
+    /// A certificate for a server with this name or address, valid for `days` days. With negative `days` it has expired.
     pub fn issue(&self, host: &str, days: i32) -> Certificate {
         let [key, request, chain, extensions] =
             ["key", "csr", "pem", "ext"].map(|ending| format!("{host}{days}.{ending}"));

@@ -1,6 +1,6 @@
-//! An S3 server without conditional writes: it takes the headers, and heeds none, as some servers do.
+//! An S3 server without conditional writes: it accepts the headers and ignores them, as some servers do.
 //!
-//! A proxy that takes the conditions out of each request, in front of a server that has them.
+//! A proxy removes the conditions from each request, in front of a server that supports them.
 
 use crate::acceptor::Acceptor;
 use crate::process::any_port;
@@ -17,7 +17,7 @@ pub struct Unconditional {
 }
 
 impl Unconditional {
-    /// Puts one in front of the server at `upstream`.
+    /// Starts in front of the server at `upstream`.
     pub fn start(upstream: SocketAddr) -> Self {
         let heeds = Arc::new(AtomicBool::new(false));
         let is_heeding = heeds.clone();
@@ -29,17 +29,17 @@ impl Unconditional {
         Self { acceptor: Acceptor::start(any_port(), serve), heeds }
     }
 
-    /// Has conditions heeded from now on, or no more.
+    /// Whether it obeys conditions from now on.
     pub fn heed(&self, heeds: bool) {
         self.heeds.store(heeds, Ordering::Relaxed);
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.acceptor.address()
     }
 
-    /// The bucket as a store's address.
+    /// The bucket, as a store's address.
     pub fn url(&self, prefix: &str) -> String {
         url("http", self.address(), prefix)
     }

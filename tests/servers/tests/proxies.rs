@@ -1,4 +1,4 @@
-//! The proxies themselves, in front of a server that notes what reaches it.
+//! Tests of the proxies, in front of a server that records what reaches it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a server was sent, request by request.
+/// The requests that a server got.
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Answers every request with its body, and notes the request. Ends with the test's process.
+/// Answers every request with its body, and records it. Runs until the test's process ends.
 fn server() -> (SocketAddr, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, seen) = (listener.local_addr().unwrap(), Seen::default());
@@ -53,14 +53,14 @@ fn serve(client: &TcpStream, seen: &Seen) {
     }
 }
 
-/// All that comes back for one request; the connection is then closed in this direction.
+/// Sends a request and closes this direction of the connection. Returns everything that comes back.
 fn exchange(address: SocketAddr, body: &str) -> String {
     let request = request(address, body);
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(request.as_bytes()).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();
-    // A cut may be an error or an end.
+    // A cut may appear as an error or as an end.
     let _ = client.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -69,7 +69,7 @@ fn request(address: SocketAddr, body: &str) -> String {
     format!("PUT /a?b HTTP/1.1\r\nHOST:  {address}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Waits until the server has seen so many requests.
+/// Waits until the server has got this many requests.
 fn wait_for(seen: &Seen, count: usize) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while seen.lock().unwrap().len() < count && Instant::now() < deadline {
@@ -162,7 +162,7 @@ fn a_link_takes_its_time_and_keeps_a_half_closed_connection() {
     assert!(exchange(delay.address(), "hello").ends_with("hello"));
     // One round trip to connect, and one for the answer.
     assert!(begun.elapsed() >= 2 * rtt, "{:?}", begun.elapsed());
-    // 100 kB at 1 MB/s, beside that.
+    // And 100 kB at 1 MB/s.
     let begun = Instant::now();
     let body = "x".repeat(100_000);
     assert!(exchange(delay.address(), &body).ends_with(&body));
@@ -182,6 +182,6 @@ fn connections_share_a_link() {
             scope.spawn(|| assert!(exchange(delay.address(), &"x".repeat(25_000)).ends_with('x')));
         }
     });
-    // 100 kB at 1 MB/s, whoever sends them.
+    // 100 kB at 1 MB/s, whichever connections carry them.
     assert!(begun.elapsed() >= Duration::from_millis(100), "{:?}", begun.elapsed());
 }

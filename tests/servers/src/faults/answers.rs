@@ -1,6 +1,6 @@
 //! Answers that no server gave.
 
-/// An answer with a status, as S3 words it; WebDAV looks at the status alone.
+/// An answer with a status, in S3's format. WebDAV uses only the status.
 pub fn status(method: &str, code: u16, error: &str, retry_after: Option<u64>) -> Vec<u8> {
     let body = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{error}</Code><Message>{error}</Message></Error>"
@@ -9,7 +9,7 @@ pub fn status(method: &str, code: u16, error: &str, retry_after: Option<u64>) ->
     whole(method, code, "application/xml", &retry_after, &body)
 }
 
-/// What a hotel's network answers.
+/// The login page of a hotel's network.
 pub fn portal(method: &str) -> Vec<u8> {
     whole(
         method,

@@ -1,4 +1,4 @@
-//! One client's connection: request after request, each with its fault.
+//! The connection of one client: request after request, each with its fault.
 
 use super::http::{Head, read_body};
 use super::{EntryAt, Fault, Shared, answers};
@@ -11,12 +11,12 @@ pub struct Answer {
     head_bytes: usize,
     /// Head and body.
     bytes: Vec<u8>,
-    /// Whether another may follow on the same connection.
+    /// Whether another answer may follow on the same connection.
     delimited: bool,
 }
 
 impl Answer {
-    /// The same, said to be of another server.
+    /// The answer with another server's name.
     fn disguised(self, server: &str) -> Self {
         let (head, body) = self.bytes.split_at(self.head_bytes);
         let head = String::from_utf8_lossy(head);
@@ -27,13 +27,13 @@ impl Answer {
     }
 }
 
-/// What becomes of the connection.
+/// What happens to the connection next.
 enum Next {
     GoOn,
     Cut,
 }
 
-/// Serves a client until it goes or is cut off.
+/// Serves a client until it disconnects or is cut off.
 pub fn serve(shared: &Shared, client: &TcpStream) {
     let mut from = BufReader::new(client);
     while let Ok(Some(head)) = Head::read(&mut from) {
@@ -68,7 +68,7 @@ fn one(
     shared.note(at, |entry| entry.body_bytes = body.len() as u64);
     let (method, request) = (head.word(0), [&head.bytes[..], &body].concat());
     let answered = |bytes: &[u8], status: u16| -> io::Result<Next> {
-        // Before it is sent: what the client does next is after it.
+        // Before the answer is sent: the client's next request must be later.
         let now = shared.now();
         shared.note(at, |entry| (entry.status, entry.ended) = (Some(status), Some(now)));
         (&*client).write_all(bytes)?;
@@ -111,7 +111,7 @@ fn one(
             Ok(if answer.delimited { Next::GoOn } else { Next::Cut })
         }
         Some(Fault::Silence) => {
-            // Until the client goes, or the proxy ends.
+            // Until the client disconnects, or the proxy ends.
             let _ = from.read(&mut [0]);
             Ok(Next::Cut)
         }
@@ -134,7 +134,7 @@ fn pass_on(answer: &Answer, answered: impl Fn(&[u8], u16) -> io::Result<Next>) -
     Ok(if answer.delimited { Next::GoOn } else { Next::Cut })
 }
 
-/// Asks the server at `upstream`, on a connection of its own.
+/// Asks the server at `upstream`, on a new connection.
 pub fn ask(upstream: SocketAddr, method: &str, request: &[u8]) -> io::Result<Answer> {
     let server = TcpStream::connect(upstream)?;
     server.set_nodelay(true)?;

@@ -1,32 +1,32 @@
-//! As much of HTTP/1.1 as it takes to tell where a message ends. Bytes are kept as they came.
+//! As much of HTTP/1.1 as is needed to find the end of a message. Bytes stay unchanged.
 
 use std::io::{self, BufRead, ErrorKind, Read};
 
-/// The longest first lines and headers that are taken.
+/// The longest first line and headers that are accepted.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// The first line and the headers of a message.
 pub struct Head {
-    /// All of it, the empty line included.
+    /// All of it, including the empty line.
     pub bytes: Vec<u8>,
     /// The first line.
     pub start: String,
     headers: Vec<(String, String)>,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// In chunks, each with its length.
     Chunked,
-    /// By the end of the connection.
+    /// At the end of the connection.
     ToTheEnd,
 }
 
 impl Head {
-    /// Reads one; none where the connection ends before its first byte.
+    /// Reads one; none if the connection ends before its first byte.
     pub fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut bytes = Vec::new();
         loop {
@@ -53,12 +53,12 @@ impl Head {
         Ok(Self { bytes, start, headers: lines.filter_map(split).collect() })
     }
 
-    /// The value of the header `name`, which is given in lower case.
+    /// The value of the header `name`, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The word of the first line at `index`.
+    /// Word `index` of the first line.
     pub fn word(&self, index: usize) -> &str {
         self.start.split(' ').nth(index).unwrap_or_default()
     }
@@ -91,7 +91,7 @@ impl Head {
     }
 }
 
-/// Reads a body to its end, chunks and trailers as they came.
+/// Reads a body to its end, with chunks and trailers unchanged.
 pub fn read_body(from: &mut impl BufRead, framing: Framing) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     match framing {
@@ -102,7 +102,7 @@ pub fn read_body(from: &mut impl BufRead, framing: Framing) -> io::Result<Vec<u8
     Ok(body)
 }
 
-/// Reads one chunk, or the last one and the trailers. Whether there are more.
+/// Reads one chunk, or the last one and the trailers. Returns whether more follow.
 fn read_chunk(from: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<bool> {
     let begin = body.len();
     read_line(from, body)?;

@@ -1,4 +1,4 @@
-//! What was asked, when, and what was done to it.
+//! The requests, their times and their faults.
 
 use super::plan::{Asked, Fault};
 use std::time::Duration;
@@ -6,46 +6,46 @@ use std::time::Duration;
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What was asked.
+    /// The request.
     pub asked: Asked,
-    /// Bytes of its body, as far as it was read.
+    /// Bytes of its body that were read.
     pub body_bytes: u64,
-    /// When its head had come, since the proxy was started.
+    /// When its head had arrived, since the proxy was started.
     pub came: Duration,
-    /// When the answer was sent or the connection was cut; none while it is under way.
+    /// When the answer was sent or the connection was cut; none while it is in progress.
     pub ended: Option<Duration>,
-    /// What was done to it; none is passed on unharmed.
+    /// Its fault; none if it was forwarded unharmed.
     pub fault: Option<Fault>,
-    /// The status that the client was sent; none where it was sent none.
+    /// The status sent to the client; none if no answer was sent.
     pub status: Option<u16>,
 }
 
-/// A client that was told to come back later, and what it asked next.
+/// A client that was told to come back later, and its next requests.
 #[derive(Clone, Debug)]
 pub struct Wait {
-    /// What was asked.
+    /// The request that was refused.
     pub asked: Asked,
-    /// How long the client was to wait.
+    /// How long the client had to wait.
     pub told: Duration,
-    /// How long it did until it asked the same again; none where it never came back.
+    /// How long it waited before it repeated the request; none if it never did.
     pub waited: Option<Duration>,
-    /// How long it was until anything was asked, be it by who could not know yet; none where nothing more was.
+    /// The time until any next request, even one that was already in flight; none if there was none.
     pub next: Option<Duration>,
-    /// How long nothing at all was asked by who could know; none where nothing more was.
+    /// The time until the first request that could know of the answer; none if there was none.
     pub left_alone: Option<Duration>,
 }
 
 impl Wait {
-    /// Whether it came too early, whatever it asked.
+    /// Whether any request came too early.
     pub fn was_cut_short(&self) -> bool {
         [self.waited, self.left_alone].into_iter().flatten().any(|waited| waited < self.told)
     }
 }
 
-/// What comes so soon after an answer was sent was asked by somebody who could not know of it yet.
+/// A request so soon after an answer was in flight already, and could not know of it.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
 
-/// Everyone who was told to come back later, and when they did.
+/// All clients that were told to come back later, and when they did.
 pub fn waits(log: &[Entry]) -> Vec<Wait> {
     let told = |(index, entry): (usize, &Entry)| {
         let Some(Fault::Status { retry_after: Some(seconds), .. }) = entry.fault else { return None };
@@ -65,7 +65,7 @@ pub fn waits(log: &[Entry]) -> Vec<Wait> {
     log.iter().enumerate().filter_map(told).collect()
 }
 
-/// What was asked for, without the name that is another one at each try of a put aside.
+/// The target of a request, without the temporary name that changes at each try of a put.
 fn place(target: &str) -> &str {
     target.find("/tmp/").map_or(target, |at| &target[..at])
 }
@@ -89,12 +89,12 @@ mod tests {
         let waits = waits(&log);
         assert_eq!(waits.iter().map(Wait::was_cut_short).collect::<Vec<_>>(), [true, false]);
         assert!(super::waits(&log[..1])[0].waited.is_none());
-        // Another question is one, too.
+        // Another request counts, too.
         let mut other = entry(1, 500, None);
         other.asked.target = "/b".into();
         let waits = super::waits(&[entry(0, 0, told()), other, entry(2, 1901, None)]);
         assert!(waits[0].was_cut_short() && waits[0].waited.unwrap() > waits[0].told);
-        // Unless it was on its way.
+        // Unless it was already in flight.
         let mut other = entry(1, 20, None);
         other.asked.target = "/b".into();
         assert!(!super::waits(&[entry(0, 0, told()), other])[0].was_cut_short());

@@ -1,75 +1,75 @@
-//! What goes wrong, and when.
+//! Faults, and when they happen.
 
 use std::time::Duration;
 
-/// What is done to one request.
+/// The fault of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection is cut when the request's head has come. Nothing reaches the server.
+    /// The connection is cut after the request's head. Nothing reaches the server.
     CutBeforeBody,
     /// Half of the body reaches the server, then both connections are cut.
     CutInBody,
-    /// All of the request reaches the server, and both connections are cut at once: it may take effect or not.
+    /// The whole request reaches the server, and both connections are cut at once: it may or may not take effect.
     CutAfterBody,
-    /// The request takes effect, and its answer is thrown away.
+    /// The request takes effect, and its answer is discarded.
     LostAnswer,
-    /// Half of the answer's body comes, then the connection is cut. Where it has none, half of the head.
+    /// The connection is cut after half of the answer's body; without a body, after half of the head.
     ShortAnswer,
-    /// The answer comes in so many pieces, with a pause before each.
+    /// The answer comes in this many pieces, with a pause before each.
     Drip {
-        /// The pieces.
+        /// The number of pieces.
         pieces: usize,
         /// The pause.
         pause: Duration,
     },
-    /// No answer, and the connection stays. Nothing reaches the server.
+    /// No answer, and the connection stays open. Nothing reaches the server.
     Silence,
     /// This status, without asking the server.
     Status {
         /// The status.
         code: u16,
-        /// What S3 calls it.
+        /// The name of the error in S3.
         error: &'static str,
         /// `Retry-After`, in seconds.
         retry_after: Option<u64>,
     },
-    /// The connection is cut, and the request reaches the server when so many later ones have come, or when
+    /// The connection is cut, and the request reaches the server after this many later ones, or when
     /// [`super::FaultProxy::release`] is called.
     Zombie {
-        /// Requests that overtake it.
+        /// The number of requests that overtake it.
         later: u64,
     },
-    /// The server is asked twice; the answer is the second one's.
+    /// The server is asked twice, and the second answer is returned.
     Replayed,
-    /// What a hotel's network answers: 200, and a page to log in.
+    /// The answer of a hotel's network: 200, and a login page.
     Portal,
-    /// The server's answer, in which it says that it is this one (`Server`). No fault: it must make no difference.
+    /// The server's answer, under another name (`Server`). Not a fault: it must make no difference.
     Disguised(&'static str),
 }
 
 impl Fault {
-    /// The credentials do not count any more (401).
+    /// The credentials are no longer valid (401).
     pub const UNKNOWN: Self = Self::status(401, "Unauthorized");
     /// The credentials do not allow it (403).
     pub const DENIED: Self = Self::status(403, "AccessDenied");
     /// The bucket, or the collection, is gone.
     pub const GONE: Self = Self::status(404, "NoSuchBucket");
-    /// There is no room.
+    /// The store is full.
     pub const FULL: Self = Self::status(507, "InsufficientStorage");
-    /// Come back later, without saying when.
+    /// Come back later, without a time.
     pub const BUSY: Self = Self::status(503, "SlowDown");
     /// The server failed.
     pub const BROKEN: Self = Self::status(500, "InternalError");
-    /// Another request was under way.
+    /// Another request was in progress.
     pub const CONFLICT: Self = Self::status(409, "ConditionalRequestConflict");
-    /// A condition did not hold, says the server, whatever is true.
+    /// The server says that a condition did not hold, even if it did.
     pub const PRECONDITION: Self = Self::status(412, "PreconditionFailed");
 
     const fn status(code: u16, error: &'static str) -> Self {
         Self::Status { code, error, retry_after: None }
     }
 
-    /// Come back in so many seconds: 429 or 503.
+    /// Come back in this many seconds: 429 or 503.
     pub const fn come_back(code: u16, seconds: u64) -> Self {
         Self::Status { code, error: "SlowDown", retry_after: Some(seconds) }
     }
@@ -78,7 +78,7 @@ impl Fault {
 /// A request, as a plan sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Its place among all requests since the plan was made, from 0 on.
+    /// Its number among all requests since the plan was set, from 0.
     pub number: u64,
     /// Its method.
     pub method: String,
@@ -93,10 +93,10 @@ impl Asked {
     }
 }
 
-/// Says what is done to each request; none is passed on unharmed.
+/// Gives the fault of each request; none forwards it unharmed.
 pub type Plan = Box<dyn FnMut(&Asked) -> Option<Fault> + Send>;
 
-/// All goes well.
+/// No faults.
 pub fn none() -> Plan {
     Box::new(|_| None)
 }
@@ -106,12 +106,12 @@ pub fn at(number: u64, fault: Fault) -> Plan {
     Box::new(move |asked| (asked.number == number).then(|| fault.clone()))
 }
 
-/// All requests fail from this one on.
+/// All requests from this one on fail.
 pub fn from(number: u64, fault: Fault) -> Plan {
     Box::new(move |asked| (asked.number >= number).then(|| fault.clone()))
 }
 
-/// The first requests that are as `which` says fail, so many of them.
+/// The first `count` requests that match `which` fail.
 pub fn first(count: u64, fault: Fault, which: impl Fn(&Asked) -> bool + Send + 'static) -> Plan {
     let mut left = count;
     Box::new(move |asked| {
@@ -121,10 +121,10 @@ pub fn first(count: u64, fault: Fault, which: impl Fn(&Asked) -> bool + Send + '
     })
 }
 
-/// Of a thousand requests, so many fail, each in one of these ways. The same seed is the same plan.
+/// Of a thousand requests, `per_mille` fail, each in one of these ways. The same seed gives the same plan.
 pub fn seeded(seed: u64, per_mille: u64, faults: Vec<Fault>) -> Plan {
     let mut state = seed;
-    // SplitMix64 (Steele, Lea, Flood 2014): enough to spread faults, and the same everywhere.
+    // SplitMix64 (Steele, Lea, Flood 2014): good enough to spread faults, and the same everywhere.
     let mut draw = move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = state;

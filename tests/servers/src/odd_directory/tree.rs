@@ -1,4 +1,4 @@
-//! A file system that hands everything on to a directory, by descriptors of what its client knows.
+//! A file system that forwards everything to a directory, with a descriptor for each file that its client knows.
 
 use super::{Habits, Refusal};
 use fuser::{
@@ -20,13 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const GENERATION: Generation = Generation(0);
 
-/// What the client knows: a descriptor, and how often it was told of it.
+/// A file that the client knows: a descriptor, and how often the client has looked it up.
 struct Node {
     fd: Arc<OwnedFd>,
     lookups: u64,
 }
 
-/// What is open.
+/// An open file or directory.
 enum Handle {
     File(Arc<File>),
     Directory(Arc<Vec<(u64, FileType, OsString)>>),
@@ -82,7 +82,7 @@ impl Tree {
         })
     }
 
-    /// What has the name, which the client knows from now on.
+    /// Looks a name up. From now on the client knows the file.
     fn find(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
         let fd = rustix::fs::openat(self.fd(parent)?, name, PATH, Mode::empty()).map_err(errno)?;
         let found = self.attributes(&fd)?;
@@ -121,7 +121,7 @@ impl Tree {
         entries.collect()
     }
 
-    /// Opens again what is known, for which `/proc` has a name.
+    /// Opens a known file again, through its name in `/proc`.
     fn open_again(&self, ino: INodeNo, flags: OFlags) -> Answer<File> {
         let path = format!("/proc/self/fd/{}", self.fd(ino)?.as_raw_fd());
         let flags = (flags - OFlags::NOFOLLOW - OFlags::CREATE - OFlags::EXCL) | OFlags::CLOEXEC;
@@ -168,7 +168,7 @@ fn reply_empty(done: Answer<()>, reply: ReplyEmpty) {
 
 impl Filesystem for Tree {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // A client that looks at a file's time before it trusts what it has, as those of network file systems do.
+        // Like a client of a network file system, it checks a file's time before it trusts its cache.
         let mut wanted = InitFlags::FUSE_AUTO_INVAL_DATA;
         if self.habits.flock.is_some() {
             wanted |= InitFlags::FUSE_FLOCK_LOCKS;
@@ -373,7 +373,7 @@ impl Filesystem for Tree {
         reply.ok();
     }
 
-    /// No test cuts this one's power.
+    /// No test cuts the power of this one.
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -390,7 +390,7 @@ impl Filesystem for Tree {
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        // Read at its beginning, not when it was opened: a client may open it long before.
+        // Read at its beginning, not at the open, which may be long before.
         if offset == 0 {
             let entries = match self.entries(ino) {
                 Ok(entries) => entries,
