@@ -1,4 +1,4 @@
-//! What people read.
+//! The words that people read.
 
 use crate::fake::Reply;
 use crate::place::Place;

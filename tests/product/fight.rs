@@ -118,7 +118,7 @@ fn forks(machine: &Machine) -> Vec<Value> {
     machine.ok(&["drive", "forks", "d"]).as_array().unwrap().clone()
 }
 
-/// What happens while a computer is stopped.
+/// The situation when a computer is stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
     /// The uploads of the drive's holder are paused.
@@ -578,7 +578,7 @@ fn a_fork_is_compared_with_the_current_version_by_file() {
     a.ok(&["drive", "sync", "d"]);
     b.ok(&["drive", "add", "d", "--store", &store]);
     b.open(&["--take-over", "--yes"]);
-    // Of the same length, and with the same time as far as programs can tell.
+    // Its length is the same, and so is its time as far as programs can tell.
     let modified = std::fs::metadata(at(&a, "both/edited")).unwrap().modified().unwrap();
     write_synced(&at(&a, "both/edited"), "9876543210");
     File::options().write(true).open(at(&a, "both/edited")).unwrap().set_modified(modified).unwrap();

@@ -1,4 +1,4 @@
-//! What others do to an open drive: unmount it, even lazily, take its disk away below it, or kill its processes.
+//! Interference with an open drive: others unmount it, even lazily, take its disk away below it, or kill its processes.
 
 use crate::bench::{Bench, Machine, Random, kill, run, wait_until};
 use crate::writer::{Writer, verify};

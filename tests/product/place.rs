@@ -49,7 +49,7 @@ impl Place {
         Self::bucket(bench, server.address(), "swap", Box::new(server))
     }
 
-    /// S3 that ignores conditions: two computers that ask at the same moment may both be told that they have won.
+    /// S3 that ignores conditions: if two computers ask at the same moment, both may get the answer that they have won.
     pub fn weak_s3(bench: &Bench) -> Self {
         let server = S3Server::start();
         let weak = Unconditional::start(server.address());

@@ -137,7 +137,7 @@ struct VolatileDisk<'a> {
 }
 
 impl<'a> VolatileDisk<'a> {
-    /// Starts the disk. Of the unsynced sectors, `early` in 256 survive a cut, chosen by the seed.
+    /// Starts the disk. The seed chooses `early` in 256 unsynced sectors that survive a cut.
     fn power_on(bench: &'a Bench, seed: u32, early: u32) -> Self {
         let test = std::env::current_exe().unwrap();
         let program = test.parent().unwrap().parent().unwrap().join("examples/volatile_disk");

@@ -287,7 +287,7 @@ fn left_and_known_elsewhere(bench: &Bench) -> (Machine, Machine) {
     settle(&a);
     service.terminate();
     assert_eq!(service.ended(), Some(0));
-    // What the unmounting wrote is uploaded too, and the drive is released.
+    // The writes of the unmounting are uploaded too, and the drive is released.
     let open = change_config(&a, |config| config["open"].take());
     assert_eq!(open["mount"], "ended");
     a.status_when("uploaded", |status| status["unpushed_bytes"] == 0 && status["draining"] == false);

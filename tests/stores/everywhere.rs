@@ -1,4 +1,5 @@
-//! What a drive can do in every kind of store: a directory, S3 with and without compare-and-swap, WebDAV by Apache and by nginx.
+//! The abilities of a drive in every kind of store: a directory, S3 with and without compare-and-swap, WebDAV by Apache and by
+//! nginx.
 
 use crate::bench::{Bench, noise, wait_until};
 use crate::person::Person;

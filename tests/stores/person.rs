@@ -94,7 +94,7 @@ impl Person {
 
     /// Checks that nothing printed or written contains one of the secrets, in any form, except the one file for credentials.
     pub fn assert_discreet(&mut self, secrets: &[&str]) {
-        // What a support report would contain.
+        // The contents of a support report.
         for shown in [&["diagnostics"][..], &["activity"], &["status"], &["doctor"], &["store", "list"]] {
             for output in [self.machine.run(shown), self.machine.plain_command(shown).output().unwrap()] {
                 assert!(!output.stdout.is_empty(), "{shown:?} says nothing");

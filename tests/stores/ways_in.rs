@@ -48,7 +48,7 @@ fn is_refused(person: &Person, place: &Place, exit: i32, code: &str, words: &str
     }
 }
 
-/// A store that only clients reach that trust its authority. Other clients are told how to trust it.
+/// A store that only clients reach that trust its authority. The refusal of other clients says how to trust it.
 fn asks_for_its_authority(place: fn(&Bench, &str) -> Place, url: &str, ca: &Path, secrets: &[&str]) {
     let bench = Bench::new();
     let divider = if url.contains('?') { '&' } else { '?' };

@@ -1,6 +1,6 @@
 //! A store whose version lacks something that a device has seen there, because it was restored from a backup or two copies of it
-//! were merged. What the device knows becomes a fork if the store still has it. Otherwise nothing changes, and the device reports
-//! it.
+//! were merged. If the store still has the device's version, that becomes a fork. Otherwise nothing changes, and the device
+//! reports it.
 
 use crate::bench::{Bench, close, get, put, run};
 use holdall_core::drive;

@@ -111,7 +111,7 @@ fn prefetches_the_object_tables_of_a_document() {
     assert!(trips < 5.0 && fetched < MIB as u64, "{trips} round trips, {fetched} bytes");
 }
 
-/// A database whose pages can be told apart.
+/// A database with the tree and the path of each page.
 struct Database {
     dir: TempDir,
     /// For each page of a tree: the tree's name, the page's path from the root, and its number.
@@ -206,7 +206,7 @@ fn large(len: usize) -> (World, BlockRange) {
     (world, longest)
 }
 
-/// What a reader's reads cost.
+/// The cost of a reader's reads.
 struct Cost {
     seconds: f64,
     /// Bytes fetched for each byte that was read.

@@ -282,8 +282,8 @@ async fn replayed(journal: &Journal, from: Lsn, upto: Lsn, blocks: &mut [u64; 8]
     }
 }
 
-/// Records of an earlier run wait to be applied, a few at a time. Whatever is reported as applied, by LSN, must include all
-/// records with that LSN.
+/// Records of an earlier run wait to be applied, a few at a time. A report that they are applied names an LSN, so they must
+/// include all records with that LSN.
 #[test]
 fn unapplied_records_come_in_whole_groups() {
     let mut groups = 0;
@@ -414,7 +414,7 @@ fn append(journal: &Journal, count: u64) {
     }
 }
 
-/// What a power cut leaves: all of the first `count` records, each with its own data.
+/// Checks the journal after a power cut: all of the first `count` records are there, each with its own data.
 async fn assert_whole(disk: &SimDisk, uuid: uuid::Uuid, count: u64) {
     let (journal, recovered) = Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, uuid).await.unwrap();
     assert!(recovered.last >= Lsn(count), "{recovered:?}, and {count} records were durable");

@@ -1,4 +1,4 @@
-//! What an opening makes of the state it finds on the device: a fork, or damage.
+//! Openings of a device whose state is a fork, or damaged.
 
 use crate::bench::layer::{Layer, Layered};
 use crate::bench::{Bench, close, get, put, run, write};

@@ -1,4 +1,4 @@
-//! Replicas, in virtual time. Whatever happens to a store, everything that was reported as copied can be read from its replica.
+//! Replicas, in virtual time. Everything that was reported as copied can be read from the replica, whatever happens to the store.
 
 use crate::bench::layer::{Layer, Layered, away as gone};
 use crate::bench::{Bench, close, device, get, put, run};
@@ -700,7 +700,7 @@ fn retiring_the_former_store_ends_all_commits_there() {
         let forked = behind.pusher().unwrap().sync().await;
         assert!(matches!(forked, Err(PushError::Forked(_))), "{forked:?}");
         close(behind).await;
-        // Its fork holds what it had uploaded and what it had not. What it had uploaded is also a drive of its own.
+        // Its fork holds both its uploads and its unsent changes. The uploads are also a drive of their own.
         let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
         let of = |device: Device| heads.iter().find(|head| head.device == device.id).unwrap().drive;
         assert_eq!(heads.len(), 2);

@@ -1,4 +1,4 @@
-//! Metadata comes first, in few round trips, and stays. What a file's format points to arrives once the file is opened.
+//! Metadata comes first, in few round trips, and stays. The data that a file's format points to arrives once the file is opened.
 
 use crate::bench::world::{BLOCKS, ROUND_TRIP, World, are_local, read, until};
 use crate::bench::{close, run};

@@ -41,7 +41,7 @@ const LIMITS: VolumeLimits = VolumeLimits {
     pull_paused: false,
 };
 
-/// What is known of a block: how many operations of its owner have begun, and how many were answered.
+/// The state of a block: how many operations of its owner have begun, and how many were answered.
 #[derive(Default)]
 struct Known {
     begun: AtomicU64,

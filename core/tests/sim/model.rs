@@ -1,4 +1,4 @@
-//! What a drive should contain: plain lists of writes, one for each branch of its history, and what is known of each.
+//! The expected state of a drive: plain lists of writes, one for each branch of its history, and what is known of each.
 
 use holdall_core::units::BlockRange;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Write {
     range: BlockRange,
-    /// What the blocks show: zero means zeros.
+    /// The stamp that the blocks show: zero means zeros.
     stamp: u64,
     id: u64,
 }
@@ -16,7 +16,7 @@ struct Write {
 pub struct Model {
     blocks: u64,
     next: u64,
-    /// What each device has done on top of the version it found.
+    /// The writes of each device on top of the version it found.
     devices: [Branch; 2],
     /// Earlier branches. Other devices may have built on a prefix of them.
     past: Vec<Vec<Write>>,
@@ -28,7 +28,7 @@ pub struct Model {
     uploaded: Vec<Vec<Write>>,
 }
 
-/// What a device has done on top of the version it found.
+/// The writes of a device on top of the version it found.
 #[derive(Clone, Default)]
 pub struct Branch {
     writes: Vec<Write>,
@@ -49,12 +49,12 @@ pub fn stamp(data: &[u8]) -> u64 {
     u64::from_le_bytes(stamp.try_into().unwrap())
 }
 
-/// What must be in a store.
+/// The uploads that a store must contain.
 #[derive(Clone)]
 pub struct Uploads(Vec<Vec<Write>>);
 
 impl Uploads {
-    /// What must be in a store that contains all of two others.
+    /// The uploads that a store must contain if it has all of two others.
     pub fn merge(self, other: Self) -> Self {
         Self(self.0.into_iter().chain(other.0).collect())
     }
@@ -210,7 +210,7 @@ impl Model {
         self.devices[device] = branch;
     }
 
-    /// What a block shows now.
+    /// The current stamp of a block.
     pub fn now(&self, device: usize, block: u64) -> u64 {
         at(&self.devices[device].writes, block)
     }
@@ -261,7 +261,7 @@ impl Model {
     }
 }
 
-/// What a block shows after `writes`.
+/// The stamp of a block after `writes`.
 fn at(writes: &[Write], block: u64) -> u64 {
     writes.iter().rfind(|write| write.range.iter().contains(&block)).map_or(0, |write| write.stamp)
 }

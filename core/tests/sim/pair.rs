@@ -62,7 +62,7 @@ pub enum Swapping {
     Claims,
 }
 
-/// What both devices share. Each lock is held only for a moment, never across a wait.
+/// The state that both devices share. Each lock is held only for a moment, never across a wait.
 pub struct World {
     pub seed: u64,
     rng: Mutex<StdRng>,

@@ -5,7 +5,7 @@
 //! * A device shows all that it has ever shown and all that was durable on it, in the drive or in its fork, without anything of
 //!   another version on top. If the store can no longer give it that, the device reports it and changes nothing.
 //! * The store shows, at any time, a drive and forks that open, each in a state that some device has left.
-//! * What was uploaded before the backup, or to one of the copies, is in the drive or in a fork.
+//! * Everything uploaded before the backup, or to one of the copies, is in the drive or in a fork.
 
 use crate::pair::{Files, HOURS, STORE_FAULTS, Saved, Swapping, World, run};
 use crate::{assert_promises_hold, seeds, trace};

@@ -1,6 +1,6 @@
 //! Two devices that write to one drive at the same time, on a store that cannot keep them apart: it ignores a condition or checks
-//! it too early, and it grants a name to all who ask for it. People are told to use such a drive on one device at a time. If two
-//! write anyway, both versions are kept:
+//! it too early, and it grants a name to all who ask for it. The product tells people to use such a drive on one device at a
+//! time. If two write anyway, both versions are kept:
 //! * the store shows, at any time, a drive and forks that open, each in a state that some device has left;
 //! * a device shows what was durable on it, in the drive or in its fork, with nothing of the other device on top;
 //! * everything that was reported to a device as uploaded is in the drive or in a fork, even on a machine with nothing but the

@@ -1,4 +1,4 @@
-//! What the engine relies on, on any store.
+//! The promises of every store that the engine relies on.
 
 use crate::place::Place;
 use bytes::Bytes;

@@ -287,7 +287,7 @@ impl Drive<'_> {
             .unwrap()
     }
 
-    /// What the store alone holds now, read on an empty machine: one byte for each of the first blocks.
+    /// Reads the store alone, on an empty machine: one byte for each of the first blocks.
     pub async fn committed(&self, machine: u128, blocks: u64) -> Vec<u8> {
         let (head, _, _) = drive::current(&self.objects(), self.drive).await.unwrap();
         let access = Access::Look { root: (head.root, head.root_hash) };

@@ -22,7 +22,7 @@ const REQUESTS_MAX: u64 = 60;
 /// The first numbers of each fault's machines are this far apart.
 const MACHINES: u128 = 1000;
 
-/// What a server, or a proxy in front of it, does to a request.
+/// Faults that a server, or a proxy in front of it, can cause.
 const FAULTS: [Fault; 12] = [
     Fault::CutBeforeBody,
     Fault::CutInBody,
@@ -155,7 +155,7 @@ impl Way for Proxied {
     }
 }
 
-/// What happens to a request to a directory.
+/// Faults of a request to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LocalFault {
     /// The disk is missing: nothing is done.

@@ -75,7 +75,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
                 stream.read_exact(&mut zeroes).unwrap();
                 assert_eq!(zeroes, [0; EXPORT_NAME_ZEROES]);
             }
-            // The first reply follows at once. This client was told no block size, so it may use any.
+            // The first reply follows at once. This client knows no block size, so it may use any.
             let mut client = Client::without_handshake(stream, SIZE);
             seed += 1;
             client.write(512, &fill(seed, 5000)).unwrap();
@@ -141,7 +141,7 @@ fn fast_zeroes_work_at_any_alignment() {
             }
         }
     }
-    // A client that was told the block size must respect it. Otherwise nothing is done.
+    // A client that knows the block size must respect it. Otherwise nothing is done.
     let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     told.write(0, &fill(4, 1 << 17)).unwrap();
     for (offset, len) in ranges.into_iter().filter(|(offset, len)| offset % 4096 != 0 || len % 4096 != 0) {

@@ -98,7 +98,7 @@ fn a_client_keeps_its_size_when_the_drive_grows() {
     assert_elsewhere(&bench, &model);
 }
 
-/// What a user's process receives of the server's greeting, which comes first.
+/// The server's greeting, which comes first, as a user's process receives it.
 fn greeting_as(user: u32, port: u16) -> Vec<u8> {
     let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; head -c 8 <&3"#;
     let mut command = std::process::Command::new("bash");

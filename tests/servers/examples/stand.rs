@@ -1,8 +1,13 @@
 //! An S3 server and a proxy in front of it, for tests that are not written in Rust.
 //!
-//! It prints their addresses as one line of JSON, and then follows commands on its standard input, one word a line: `cut`
-//! (nothing gets through any longer) and `restore`, both answered with `ok`; `dav` starts a WebDAV server with sign-in, and is
-//! answered with its address like the first line. It ends with its input.
+//! It prints their addresses as one line of JSON, and then follows commands on its standard input, one a line, with a line in
+//! answer to each:
+//! * `cut`: nothing gets through the proxy any longer; answered with `ok`.
+//! * `restore`: everything gets through again; answered with `ok`.
+//! * `dav`: starts a WebDAV server with sign-in; answered with its address as JSON.
+//! * `link RTT_MS MBIT`: puts a slow link in front of the S3 server; answered with its address.
+//!
+//! It ends with its input.
 #![allow(clippy::unwrap_used, reason = "a test's tool may panic")]
 
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};

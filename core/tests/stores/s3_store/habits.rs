@@ -10,7 +10,7 @@ struct Row {
     habits: Habits,
     mode: Mode,
     may_delete: bool,
-    /// What the report says about it, if it is not perfect.
+    /// The words of the report about it, if it is not perfect.
     told: &'static str,
 }
 
@@ -101,7 +101,7 @@ fn puts_succeed_once_on_every_kind_of_server() {
                 assert!(matches!(again, Err(StoreError::Precondition { .. })), "{habits:?}: {again:?}");
             }
         });
-        // What the first put has learned is not tried again.
+        // The store remembers what it learned at the first put.
         let puts =
             fake.asked().into_iter().filter(|asked| asked.method == "PUT" && asked.path.contains("seg/00/b"));
         assert!(puts.count() <= 2, "{habits:?}");

@@ -1,4 +1,4 @@
-//! What every store must do, on a real server.
+//! The duties of every store, on a real server.
 
 use super::{run, store};
 use bytes::Bytes;

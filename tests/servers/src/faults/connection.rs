@@ -27,7 +27,7 @@ impl Answer {
     }
 }
 
-/// What happens to the connection next.
+/// The next step of the connection.
 enum Next {
     GoOn,
     Cut,

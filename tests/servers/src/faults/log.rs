@@ -20,7 +20,7 @@ pub struct Entry {
     pub status: Option<u16>,
 }
 
-/// A client that was told to come back later, and its next requests.
+/// A client that got a time to come back, and its next requests.
 #[derive(Clone, Debug)]
 pub struct Wait {
     /// The request that was refused.
@@ -45,7 +45,7 @@ impl Wait {
 /// A request so soon after an answer was in flight already, and could not know of it.
 const ON_ITS_WAY: Duration = Duration::from_millis(50);
 
-/// All clients that were told to come back later, and when they did.
+/// All clients that got a time to come back, and when they did.
 pub fn waits(log: &[Entry]) -> Vec<Wait> {
     let told = |(index, entry): (usize, &Entry)| {
         let Some(Fault::Status { retry_after: Some(seconds), .. }) = entry.fault else { return None };

@@ -121,7 +121,7 @@ pub fn first(count: u64, fault: Fault, which: impl Fn(&Asked) -> bool + Send + '
     })
 }
 
-/// Of a thousand requests, `per_mille` fail, each in one of these ways. The same seed gives the same plan.
+/// A random `per_mille` of the requests fail, each in one of these ways. The same seed gives the same plan.
 pub fn seeded(seed: u64, per_mille: u64, faults: Vec<Fault>) -> Plan {
     let mut state = seed;
     // SplitMix64 (Steele, Lea, Flood 2014): good enough to spread faults, and the same everywhere.
