@@ -36,7 +36,7 @@ fn close(bench: &Bench, mut daemon: crate::bench::Daemon) {
 }
 
 #[test]
-fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
+fn the_next_daemon_continues_at_whichever_step_another_was_killed() {
     for step in STEPS {
         let bench = Bench::new();
         let mut daemon = bench.start("loop", Some(step));
@@ -53,7 +53,7 @@ fn the_next_daemon_gets_on_wherever_its_predecessor_was_killed() {
 }
 
 #[test]
-fn the_next_daemon_gets_on_whenever_its_predecessor_was_killed() {
+fn the_next_daemon_continues_whenever_another_was_killed() {
     // Not at a step, but wherever it is when the signal arrives: in the middle of mkfs or of the mount.
     for after in ["Kept", "Kept", "Kept", "DeviceMade", "DeviceMade", "DeviceMade", "Formatted", "Formatted"]
     {
@@ -69,7 +69,7 @@ fn the_next_daemon_gets_on_whenever_its_predecessor_was_killed() {
 }
 
 #[test]
-fn a_close_that_was_cut_short_is_taken_up() {
+fn the_next_daemon_finishes_an_interrupted_close() {
     for step in ["Unmounted", "DeviceGone"] {
         let bench = Bench::new();
         let mut daemon = bench.start("loop", Some(step));
@@ -132,7 +132,7 @@ fn a_writer_notices_nothing_of_kill_9() {
 }
 
 #[test]
-fn kill_9_while_frozen_leaves_nobody_waiting() {
+fn kill_9_during_a_freeze_leaves_nobody_waiting() {
     replaced(|bench, mut daemon| {
         daemon.say("freeze 3600000");
         daemon.hear("frozen");

@@ -30,7 +30,7 @@ fn options(bench: &Bench) -> MountOptions {
 }
 
 #[test]
-fn a_drive_is_made_used_and_closed_and_nothing_is_left() {
+fn creating_using_and_closing_a_drive_leaves_nothing_behind() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let mut attached = attach(&bench, &device);
@@ -104,7 +104,7 @@ fn mount_options_keep_a_store_from_yielding_root() {
 }
 
 #[test]
-fn no_file_system_is_made_over_anything() {
+fn makes_no_file_system_over_existing_data() {
     let bench = Bench::new();
     let device = MemoryDevice::new(DRIVE_BYTES);
     let mut attached = attach(&bench, &device);
@@ -278,7 +278,7 @@ fn names_the_container_process_that_keeps_a_drive_busy() {
 }
 
 #[test]
-fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
+fn refuses_an_unfit_mount_point_and_leaves_it_alone() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     fs::create_dir(bench.mountpoint()).unwrap();
@@ -385,7 +385,7 @@ fn abandons_a_hanging_operation_and_leaves_the_system_clean() {
 }
 
 #[test]
-fn a_device_that_has_become_somebody_elses_is_not_touched() {
+fn refuses_every_operation_on_a_foreign_device() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     let mut target = attached.target().clone();
@@ -463,7 +463,7 @@ fn probing_waits_until_a_leftover_mkfs_has_ended() {
 }
 
 #[test]
-fn the_kernel_keeps_little_that_is_dirty() {
+fn tunes_readahead_and_reports_the_dirty_limit() {
     let bench = Bench::new();
     let mut attached = attach(&bench, &MemoryDevice::new(DRIVE_BYTES));
     let bdi = format!("/sys/class/bdi/{}", attached.target().number().unwrap());

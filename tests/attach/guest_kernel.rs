@@ -25,7 +25,7 @@ fn auto_chooses_nbd_whose_mount_survives_kill_9_and_handover() {
 }
 
 #[test]
-fn the_doctor_takes_down_an_nbd_device_that_nobody_serves() {
+fn the_doctor_takes_down_an_nbd_device_without_server() {
     in_guest("guest_kernel::guest_doctor");
 }
 
@@ -45,7 +45,7 @@ fn the_next_daemon_resumes_wherever_an_nbd_daemon_was_killed() {
 }
 
 #[test]
-fn a_device_is_held_while_it_is_detached_by_force() {
+fn a_forced_detach_needs_the_device_itself() {
     in_guest("guest_kernel::guest_held_by_force");
 }
 

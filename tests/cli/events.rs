@@ -21,7 +21,7 @@ fn drive_event() -> Value {
 }
 
 #[test]
-fn events_are_lines_and_go_on_with_the_next_daemon() {
+fn events_are_lines_and_continue_with_the_next_daemon() {
     let place = Place::new();
     let frames = [": hello\n\n".to_owned(), event(&drive_event()), event(&notice("first"))];
     let frames: Vec<&str> = frames.iter().map(String::as_str).collect();

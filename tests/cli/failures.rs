@@ -134,7 +134,7 @@ fn reports_a_daemon_that_dies_or_answers_nonsense() {
 }
 
 #[test]
-fn an_environment_that_makes_no_sense_is_wrong_usage() {
+fn a_nonsensical_environment_is_wrong_usage() {
     let place = Place::new();
     let output = place.command("status").env("HOLDALL_RUNTIME_DIR", "run").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -35,7 +35,7 @@ fn a_request_is_cancelled_by_closing_its_connection() {
 }
 
 #[test]
-fn a_recovery_key_file_of_a_cancelled_drive_is_taken_away() {
+fn deletes_the_recovery_key_file_of_a_cancelled_drive() {
     let replies = [("POST /v1/drives", Reply::lines(&[progress(1)]).and_stays())];
     let (place, fake) = Place::with_daemon(&replies);
     place.file("secret", "hunter2\n");
@@ -50,7 +50,7 @@ fn a_recovery_key_file_of_a_cancelled_drive_is_taken_away() {
 }
 
 #[test]
-fn serving_lasts_until_interrupted_and_that_ends_it_well() {
+fn serving_lasts_until_an_interrupt_and_then_succeeds() {
     let what = "POST /v1/drives/work/serve";
     let uri = "nbd+unix:///work?socket=/run/w.sock";
     let (place, fake) = Place::with_daemon(&[(what, Reply::result(json!({"uri": uri})).and_stays())]);
@@ -85,7 +85,7 @@ fn serving_that_the_daemon_ends_is_a_failure() {
 }
 
 #[test]
-fn a_prompt_that_is_interrupted_gives_the_echo_back() {
+fn an_interrupted_prompt_restores_the_echo() {
     let (place, _fake) = Place::with_daemon(&[]);
     let mut pty = crate::pty::Pty::open();
     let mut child = pty.spawn(place.command("drive create work --store file:///s --size 1G"));

@@ -37,7 +37,7 @@ fn pin_waits_on_a_terminal_unless_no_wait_is_given() {
 }
 
 #[test]
-fn an_interruption_says_that_the_pin_goes_on() {
+fn an_interrupted_wait_says_that_the_pin_stays() {
     let (place, fake) = Place::with_daemon(&[(PIN, Reply::lines(&[files(1000)]).and_stays())]);
     let mut child = place.command("pin /mnt/w/letters --wait --json").spawn().unwrap();
     let mut err = BufReader::new(child.stderr.take().unwrap());

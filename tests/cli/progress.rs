@@ -22,7 +22,7 @@ fn with_json_progress_is_on_standard_error() {
 }
 
 #[test]
-fn in_a_pipe_there_is_none() {
+fn a_pipe_shows_no_progress() {
     let (place, _fake) = Place::with_daemon(&replies());
     let ran = place.run("drive sync work");
     assert_eq!(ran.err, "");
@@ -30,7 +30,7 @@ fn in_a_pipe_there_is_none() {
 }
 
 #[test]
-fn on_a_terminal_there_is_a_bar() {
+fn a_terminal_shows_a_progress_bar() {
     let (place, _fake) = Place::with_daemon(&replies());
     let pty = Pty::open();
     let child = pty.spawn(place.command("drive sync work"));

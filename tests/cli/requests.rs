@@ -247,14 +247,14 @@ fn each_command_prints_words_and_no_colour_in_a_pipe() {
 }
 
 #[test]
-fn deleting_a_snapshot_may_be_answered_in_lines_as_well() {
+fn accepts_an_answer_in_lines_for_a_deleted_snapshot() {
     let what = "DELETE /v1/drives/work/snapshots/monday";
     let (place, _fake) = Place::with_daemon(&[(what, Reply::result(json!({})))]);
     assert_eq!(place.run("drive snapshot delete work monday --json").json(), json!({}));
 }
 
 #[test]
-fn names_are_one_segment_of_the_path() {
+fn names_are_one_segment_of_the_request_path() {
     let what = "GET /v1/drives/caf%C3%A9%3F";
     let (place, fake) = Place::with_daemon(&[(what, Reply::document(drive()))]);
     assert_eq!(place.run("drive status café?").code, Some(0));
@@ -273,7 +273,7 @@ fn the_daemon_is_given_absolute_paths() {
 }
 
 #[test]
-fn a_snapshot_without_a_label_is_called_after_the_local_time() {
+fn names_a_snapshot_without_label_after_the_local_time() {
     let what = "POST /v1/drives/work/snapshots";
     // A day apart, so that no clock shows the same date in both zones.
     let labels = ["EAST-12", "WEST+12"].map(|zone| {

@@ -17,7 +17,7 @@ fn makes_drives() -> [(&'static str, Reply); 1] {
 }
 
 #[test]
-fn without_a_passphrase_and_a_terminal_it_is_wrong_usage() {
+fn a_missing_passphrase_without_terminal_is_wrong_usage() {
     let (place, fake) = Place::with_daemon(&makes_drives());
     for arguments in [CREATE, "drive passphrase work"] {
         let ran = place.run(arguments);
@@ -40,7 +40,7 @@ fn standard_input_may_hold_the_passphrase() {
 }
 
 #[test]
-fn a_passphrase_file_that_is_not_there_is_wrong_usage() {
+fn a_missing_passphrase_file_is_wrong_usage() {
     let (place, fake) = Place::with_daemon(&makes_drives());
     let ran = place.run(&format!("{CREATE} --passphrase-file nowhere"));
     assert_eq!(ran.code, Some(2));
@@ -80,7 +80,7 @@ fn a_recovery_key_is_shown_once_or_written_privately() {
 }
 
 #[test]
-fn a_recovery_key_never_overwrites_and_no_drive_is_made_then() {
+fn refuses_to_overwrite_a_file_with_a_recovery_key() {
     let (place, fake) = Place::with_daemon(&makes_drives());
     place.file("secret", "hunter2\n");
     place.file("key", "another drive's\n");
@@ -91,7 +91,7 @@ fn a_recovery_key_never_overwrites_and_no_drive_is_made_then() {
 }
 
 #[test]
-fn a_drive_that_was_not_made_leaves_no_key_file() {
+fn a_failed_creation_leaves_no_key_file() {
     let (place, _fake) = Place::with_daemon(&[("POST /v1/drives", Reply::failure(409, failure("exists")))]);
     place.file("secret", "hunter2\n");
     let ran = place.run(&format!("{CREATE} --passphrase-file secret --recovery-key-out key"));
@@ -100,7 +100,7 @@ fn a_drive_that_was_not_made_leaves_no_key_file() {
 }
 
 #[test]
-fn an_encrypted_drive_is_not_added_without_its_passphrase() {
+fn adding_an_encrypted_drive_needs_its_passphrase() {
     let replies = [("POST /v1/drives/add", Reply::failure(403, failure("passphrase_needed")))];
     let (place, _fake) = Place::with_daemon(&replies);
     let ran = place.run(ADD);
@@ -111,7 +111,7 @@ fn an_encrypted_drive_is_not_added_without_its_passphrase() {
 }
 
 #[test]
-fn at_a_terminal_a_missed_passphrase_is_asked_for_without_echo() {
+fn asks_for_a_missing_passphrase_without_echo() {
     let replies = [
         ("POST /v1/drives/add", Reply::failure(403, failure("passphrase_needed"))),
         ("POST /v1/drives/add", Reply::result(created())),
@@ -149,7 +149,7 @@ fn asks_for_a_new_passphrase_until_both_entries_match() {
 }
 
 #[test]
-fn at_a_terminal_removing_asks_with_the_facts() {
+fn removing_asks_with_the_facts() {
     let replies = [
         ("GET /v1/drives/work", Reply::document(unsent())),
         ("POST /v1/drives/work/remove", Reply::result(json!({}))),
@@ -167,7 +167,7 @@ fn at_a_terminal_removing_asks_with_the_facts() {
 }
 
 #[test]
-fn deleting_data_wants_the_drives_name() {
+fn deleting_data_requires_the_drives_name() {
     let replies = [
         ("GET /v1/drives/work", Reply::document(drive())),
         ("POST /v1/drives/work/remove", Reply::result(json!({}))),

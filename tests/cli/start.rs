@@ -20,7 +20,7 @@ fn with_startable_daemon() -> (Place, Fake) {
 }
 
 #[test]
-fn a_command_starts_the_daemon_in_a_session_of_its_own() {
+fn a_command_starts_the_daemon_in_its_own_session() {
     let (place, _fake) = with_startable_daemon();
     let ran = place.run("status --json");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
@@ -37,7 +37,7 @@ fn a_command_starts_the_daemon_in_a_session_of_its_own() {
 }
 
 #[test]
-fn a_daemon_that_runs_is_not_started_again() {
+fn a_running_daemon_is_not_started_again() {
     let (place, _fake) = with_startable_daemon();
     for _ in 0..2 {
         assert_eq!(place.run("status").code, Some(0));
@@ -47,7 +47,7 @@ fn a_daemon_that_runs_is_not_started_again() {
 }
 
 #[test]
-fn a_socket_that_nobody_listens_on_is_none() {
+fn a_socket_without_listener_counts_as_no_daemon() {
     let (place, _fake) = with_startable_daemon();
     drop(std::os::unix::net::UnixListener::bind(place.socket()).unwrap());
     assert!(place.socket().exists());
@@ -65,7 +65,7 @@ fn concurrent_commands_that_start_the_daemon_all_succeed() {
 }
 
 #[test]
-fn a_daemon_that_fails_is_quoted() {
+fn quotes_a_daemon_that_fails_to_start() {
     let place = Place::new();
     place.install("fails");
     place.file("state/daemon.log", "an old story\n");
@@ -78,7 +78,7 @@ fn a_daemon_that_fails_is_quoted() {
 }
 
 #[test]
-fn without_a_daemon_to_run_it_says_what_to_install() {
+fn says_what_to_install_if_the_daemon_is_missing() {
     let place = Place::new();
     let ran = Ran::from(place.command("status").env("PATH", "/nonexistent").output().unwrap());
     assert_eq!(ran.code, Some(1));
@@ -96,7 +96,7 @@ fn refuses_a_socket_directory_that_others_can_write_to() {
 }
 
 #[test]
-fn in_the_foreground_it_becomes_the_daemon() {
+fn the_foreground_command_becomes_the_daemon() {
     let place = Place::new();
     place.install("says-what-it-is");
     let child = place.command("daemon").spawn().unwrap();
@@ -143,7 +143,7 @@ fn stop_and_status_do_not_start_the_daemon() {
 }
 
 #[test]
-fn the_daemon_does_not_hold_what_the_script_had_open() {
+fn the_daemon_inherits_no_open_files_of_a_script() {
     let (place, _fake) = with_startable_daemon();
     let command = place.command("status");
     let mut script = Command::new("sh");

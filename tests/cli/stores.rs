@@ -65,7 +65,7 @@ fn invalid_credentials_are_wrong_usage_and_are_not_repeated() {
 }
 
 #[test]
-fn at_a_terminal_credentials_are_asked_for_and_secrets_without_echo() {
+fn asks_for_credentials_and_hides_typed_secrets() {
     for (store, asked_for, secret, expected) in [
         (
             "s3://b",
@@ -96,7 +96,7 @@ fn at_a_terminal_credentials_are_asked_for_and_secrets_without_echo() {
 }
 
 #[test]
-fn logins_are_listed_and_left() {
+fn lists_logins_and_logs_out() {
     let replies = [
         ("GET /v1/stores", Reply::document(json!([login()]))),
         ("POST /v1/stores/logout", Reply::result(login())),
@@ -148,7 +148,7 @@ fn moving_to_a_weak_store_needs_a_second_yes() {
 }
 
 #[test]
-fn a_drive_on_a_weak_store_wants_a_yes() {
+fn creating_a_drive_on_a_weak_store_needs_yes() {
     let create = "drive create work --store s3://b --size 10G --no-encryption";
     let weak = Reply::failure(409, failure("weak_store"));
     let (place, _fake) = Place::with_daemon(&[("POST /v1/drives", weak.clone())]);

@@ -61,7 +61,7 @@ fn asks_again_if_the_holder_changed_meanwhile() {
 }
 
 #[test]
-fn anything_but_yes_leaves_it_where_it_is() {
+fn takes_over_only_after_yes() {
     let (place, fake) = Place::with_daemon(&daemon());
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(TAKE_OVER));
@@ -83,7 +83,7 @@ fn names_the_holder_and_takes_nothing_without_a_terminal() {
 }
 
 #[test]
-fn a_drive_that_nobody_has_is_opened_without_a_question() {
+fn opens_a_free_drive_without_a_question() {
     let (place, fake) = Place::with_daemon(&[(OPEN, Reply::result(opened()))]);
     assert_eq!(place.run(TAKE_OVER).code, Some(0));
     assert_eq!(fake.asked().len(), 1);
@@ -93,7 +93,7 @@ fn a_drive_that_nobody_has_is_opened_without_a_question() {
 }
 
 #[test]
-fn discarding_a_fork_wants_a_yes() {
+fn discarding_a_fork_requires_yes() {
     let what = "DELETE /v1/drives/work/forks/1";
     let (place, fake) = Place::with_daemon(&[(what, Reply::result(json!({})))]);
     assert_eq!(place.run("drive forks work discard 1").code, Some(2));

@@ -13,7 +13,7 @@ fn said(arguments: &str, what: &str, reply: Reply) -> String {
 }
 
 #[test]
-fn status_is_a_table_that_says_what_waits() {
+fn status_is_a_table_with_pending_changes() {
     let mut closed = unsent();
     closed["name"] = json!("photos");
     closed["state"] = json!("Closed");
@@ -27,13 +27,13 @@ photos  ○ Closed  12.3 MiB waiting to upload  10 GiB
 }
 
 #[test]
-fn without_drives_it_says_how_to_make_one() {
+fn says_how_to_create_a_first_drive() {
     let text = said("status", "GET /v1/drives", Reply::document(json!([])));
     assert!(text.starts_with("No drives yet.") && text.contains("holdall drive create NAME"), "{text}");
 }
 
 #[test]
-fn closing_says_whether_the_lid_may_be_closed() {
+fn closing_says_whether_all_changes_are_uploaded() {
     let what = "POST /v1/drives/work/close";
     assert_eq!(
         said("drive close work", what, Reply::result(drive())),
@@ -44,14 +44,14 @@ fn closing_says_whether_the_lid_may_be_closed() {
 }
 
 #[test]
-fn opening_says_where() {
+fn opening_says_where_the_drive_is() {
     let what = "POST /v1/drives/work/open";
     let text = said("drive open work", what, Reply::result(opened()));
     assert_eq!(text, "work is open at /home/ann/Holdall/work (/dev/nbd0)\n");
 }
 
 #[test]
-fn the_daemon_says_what_it_is() {
+fn the_daemon_status_shows_version_and_process() {
     let (place, _fake) = Place::with_daemon(&[]);
     let ran = place.run("daemon status");
     assert_eq!(ran.out, "The background service 0.1.0 runs as process 7, for 1 min\n");
@@ -154,7 +154,7 @@ fn names_of_objects_are_long_only_with_verbose() {
 }
 
 #[test]
-fn times_are_local_in_words_and_as_they_are_in_json() {
+fn times_are_local_in_words_and_unchanged_in_json() {
     let mut next = json!({"kind": "segment", "bytes": 1, "tries": 3, "last_error": "It is away."});
     next["next_try_at"] = json!("2026-11-20T23:30:00Z");
     let mut old = snapshot();

@@ -348,7 +348,7 @@ fn a_client_that_hangs_up_leaves_nothing_half_done() {
 }
 
 #[test]
-fn a_daemon_that_ends_says_so_to_those_who_wait() {
+fn an_ending_daemon_interrupts_waiting_requests() {
     let mut daemon = Daemon::start();
     daemon.create("d");
     let socket = daemon.path("nbd");
@@ -442,7 +442,7 @@ fn reports_files_map_and_queue_of_an_open_drive() {
 }
 
 #[test]
-fn a_bundle_for_others_has_no_secrets_in_it() {
+fn a_support_report_contains_no_secrets() {
     let daemon = Daemon::start();
     daemon.create("d");
     let credentials = json!({"kind": "s3", "access_key": "AKPLANTED1", "secret_key": "planted/secret+2"});

@@ -22,7 +22,7 @@ fn segment_bytes(store: &Path) -> u64 {
 }
 
 #[test]
-fn a_store_does_not_grow_for_ever() {
+fn a_store_does_not_grow_forever() {
     let bench = Bench::new();
     let mut machine = bench.machine("a");
     machine.environment.push(("HOLDALL_COLLECT_OVER_BYTES".to_owned(), (16u64 << 20).to_string()));

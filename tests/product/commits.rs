@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 type Expected = BTreeMap<String, Known>;
 
 #[test]
-fn every_commit_of_an_encrypted_drive_is_a_whole_file_system() {
+fn every_encrypted_commit_is_a_whole_file_system() {
     every_commit_is_whole(true, seed(21));
 }
 

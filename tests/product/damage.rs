@@ -280,7 +280,7 @@ fn a_deleted_journal_is_reported_and_loses_nothing() {
 }
 
 #[test]
-fn a_damaged_cache_is_filled_anew() {
+fn a_damaged_cache_is_rebuilt() {
     let bench = Bench::new();
     drop(with_files(&bench));
     // The journal could hide that the cache has lost something.

@@ -33,7 +33,7 @@ fn check_files(at: &Path, count: usize) {
 
 /// Every computer of the tests is searched for secrets at its end. This is what happens if it contains one.
 #[test]
-fn a_computer_that_says_a_secret_is_caught() {
+fn detects_a_computer_that_reveals_a_secret() {
     let bench = Bench::new();
     let secret = "tattletale wombat";
     std::fs::write(bench.path("secret"), secret).unwrap();
@@ -138,7 +138,7 @@ fn a_mounted_drive_survives_an_upgrade_and_a_killed_daemon() {
 }
 
 #[test]
-fn versions_are_kept_brought_back_and_cloned() {
+fn snapshots_are_kept_restored_and_cloned() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -197,7 +197,7 @@ fn a_new_drive_is_empty_on_its_map() {
 
 /// Its changes are not a fork: there is no other version, and nowhere to upload them.
 #[test]
-fn a_drive_that_another_computer_removes_says_what_became_of_it() {
+fn says_that_another_computer_removed_the_drive() {
     let bench = Bench::new();
     let (a, b) = (bench.with_drive(), bench.machine("b"));
     b.ok(&["drive", "add", "d", "--store", &bench.store()]);
@@ -359,7 +359,7 @@ fn pinned_files_show_on_the_map_of_a_large_drive() {
 }
 
 #[test]
-fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
+fn refuses_bad_input_with_a_cause_and_changes_nothing() {
     let bench = Bench::new();
     let a = bench.machine("a");
     let store = bench.store();
@@ -405,7 +405,7 @@ fn bad_input_is_refused_with_a_cause_and_nothing_is_changed() {
 }
 
 #[test]
-fn opening_what_is_open_and_closing_what_is_closed_changes_nothing() {
+fn repeated_opens_and_closes_change_nothing() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let notes = || a.ok(&["activity", "d"]).as_array().unwrap().len();
@@ -501,7 +501,7 @@ fn command_in(text: &str, begins: &str) -> Vec<String> {
 }
 
 #[test]
-fn failures_give_commands_with_the_names_that_are_meant() {
+fn failures_suggest_commands_with_the_right_names() {
     let bench = Bench::new();
     let a = bench.machine("a");
     let store = format!("file://{}", bench.text("it's a URL"));

@@ -360,19 +360,19 @@ fn one_of_two_computers_wins_and_the_other_forks() {
 }
 
 #[test]
-fn so_it_is_in_a_bucket() {
+fn one_computer_wins_in_a_bucket() {
     let bench = Bench::new();
     fight(&bench, &Place::s3(&bench), &rounds());
 }
 
 #[test]
-fn so_it_is_on_a_webdav_server() {
+fn one_computer_wins_on_a_webdav_server() {
     let bench = Bench::new();
     fight(&bench, &Place::apache(&bench), &rounds());
 }
 
 #[test]
-fn so_it_is_on_a_webdav_server_that_knows_less() {
+fn one_computer_wins_on_a_limited_webdav_server() {
     let bench = Bench::new();
     fight(&bench, &Place::nginx(&bench), &rounds());
 }
@@ -380,7 +380,7 @@ fn so_it_is_on_a_webdav_server_that_knows_less() {
 /// If two computers take a drive at the same moment, both may believe that they hold it. The product says so before it stores
 /// anything (`tests/stores/s3.rs`). If one takes it after the other, one wins as everywhere.
 #[test]
-fn so_it_is_in_a_bucket_without_conditions() {
+fn one_computer_wins_in_a_bucket_without_conditions() {
     let bench = Bench::new();
     fight(&bench, &Place::weak_s3(&bench), &rounds());
 }
@@ -535,7 +535,7 @@ fn uploads_the_rest_of_a_fork_after_its_taker_closes() {
 }
 
 #[test]
-fn a_fork_is_kept_right_after_the_drive_is_closed() {
+fn a_fork_can_be_kept_right_after_the_close() {
     let bench = Bench::new();
     let (a, b, store) = (bench.with_drive(), bench.machine("b"), bench.store());
     b.ok(&["drive", "add", "d", "--store", &store]);

@@ -11,7 +11,7 @@ use std::process::Stdio;
 const MEMORY: &[&str] = &["-m", "2G"];
 
 #[test]
-fn a_mount_survives_daemons_that_are_killed_under_load_with_nbd() {
+fn an_nbd_mount_survives_daemons_killed_under_load() {
     in_guest(&[MEMORY, &["-k", "nbd"]].concat(), "guest_drive::guest_killed_daemons");
 }
 

@@ -20,7 +20,7 @@ fn daemon_in(machine: &Machine, runtime: &Path) -> (Option<i32>, String) {
 }
 
 #[test]
-fn one_state_has_one_daemon_whatever_the_runtime_directory_is() {
+fn one_state_directory_has_one_daemon() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -45,7 +45,7 @@ fn one_state_has_one_daemon_whatever_the_runtime_directory_is() {
 }
 
 #[test]
-fn a_drive_that_was_left_in_another_runtime_directory_goes_on() {
+fn a_drive_continues_under_another_runtime_directory() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -65,7 +65,7 @@ fn a_drive_that_was_left_in_another_runtime_directory_goes_on() {
 }
 
 #[test]
-fn a_runtime_directory_that_somebody_else_made_is_refused() {
+fn refuses_a_runtime_directory_of_another_user() {
     const ANOTHER_USER: u32 = 12345;
     let bench = Bench::new();
     let a = bench.machine("a");
@@ -106,7 +106,7 @@ fn a_runtime_directory_that_somebody_else_made_is_refused() {
 }
 
 #[test]
-fn a_drive_has_one_name_here() {
+fn a_drive_has_only_one_local_name() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let store = bench.store();
@@ -179,7 +179,7 @@ fn settings_that_a_full_disk_refuses_do_not_take_effect() {
 }
 
 #[test]
-fn stopping_the_service_says_what_stays_mounted() {
+fn stopping_the_service_says_which_drives_stay_mounted() {
     let bench = Bench::new();
     let a = bench.with_drive();
     assert_eq!(a.ok(&["daemon", "stop"])["left"], serde_json::json!([]));

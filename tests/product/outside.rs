@@ -36,7 +36,7 @@ fn user_writes(at: &Path) -> bool {
 }
 
 #[test]
-fn a_drive_that_another_program_unmounts_is_closed_and_uploaded() {
+fn closes_and_uploads_a_drive_that_others_unmount() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -56,7 +56,7 @@ fn a_drive_that_another_program_unmounts_is_closed_and_uploaded() {
 }
 
 #[test]
-fn the_bare_directory_below_a_drive_takes_nothing() {
+fn the_directory_below_a_mounted_drive_accepts_no_files() {
     let bench = Bench::new();
     let a = bench.with_drive();
     // An ordinary user must be able to get there.
@@ -86,7 +86,7 @@ fn the_bare_directory_below_a_drive_takes_nothing() {
 }
 
 #[test]
-fn a_directory_that_a_dead_daemon_left_closed_is_given_back() {
+fn restores_a_directory_that_a_dead_daemon_left_locked() {
     let bench = Bench::new();
     let a = bench.with_drive();
     std::fs::create_dir(a.mountpoint()).unwrap();
@@ -190,7 +190,7 @@ fn disk_of(machine: &Machine) -> std::path::PathBuf {
 }
 
 #[test]
-fn requests_fail_where_no_daemon_comes_back() {
+fn requests_fail_if_no_daemon_comes_back() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -215,7 +215,7 @@ fn requests_fail_where_no_daemon_comes_back() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_replaced_and_that_is_told() {
+fn replaces_a_hanging_daemon_and_reports_it() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -234,7 +234,7 @@ fn a_daemon_that_hangs_is_replaced_and_that_is_told() {
 
 /// `HOLDALL_ROUNDS=n` sets the number of events, and `HOLDALL_SEED` chooses them.
 #[test]
-fn nothing_is_lost_whatever_is_killed_started_or_unmounted() {
+fn random_kills_starts_and_unmounts_lose_nothing() {
     let number = |name: &str, usual: u64| std::env::var(name).map_or(usual, |said| said.parse().unwrap());
     let (seed, rounds) = (number("HOLDALL_SEED", 41), number("HOLDALL_ROUNDS", 12));
     eprintln!("HOLDALL_SEED={seed}");

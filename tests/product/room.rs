@@ -25,7 +25,7 @@ fn evicting_the_cache_of_a_closed_drive_loses_nothing() {
 }
 
 #[test]
-fn evicting_a_closed_drive_leaves_what_is_still_to_be_uploaded() {
+fn evicting_a_closed_drive_keeps_pending_uploads() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);
@@ -78,7 +78,7 @@ fn removing_a_drive_reports_leftovers_and_frees_its_place() {
 }
 
 #[test]
-fn no_limit_is_less_than_what_has_to_stay() {
+fn refuses_a_cache_limit_below_the_pending_data() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);

@@ -156,7 +156,7 @@ fn an_idle_drive_neither_syncs_nor_asks_its_store() {
 }
 
 #[test]
-fn uploading_now_takes_along_what_no_program_has_synced() {
+fn upload_now_includes_unsynced_writes() {
     let bench = Bench::new();
     let a = bench.with_drive();
     a.open(&[]);

@@ -38,7 +38,7 @@ fn assert_elsewhere(bench: &Bench, check: impl Fn(&Path)) {
 
 /// As with a log on a full disk, or on the failed disk of the journal.
 #[test]
-fn a_log_that_cannot_be_written_costs_nothing_but_the_log() {
+fn an_unwritable_log_stops_nothing_else() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.ok(&["daemon", "stop"]);
@@ -58,7 +58,7 @@ fn a_log_that_cannot_be_written_costs_nothing_but_the_log() {
 }
 
 #[test]
-fn a_store_that_goes_away_and_comes_back_costs_nothing() {
+fn an_absent_store_that_returns_costs_nothing() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);
@@ -228,7 +228,7 @@ fn reports_pending_uploads_while_a_snapshot_is_open() {
 }
 
 #[test]
-fn a_full_store_makes_uploads_wait_and_nothing_else() {
+fn a_full_store_delays_only_uploads() {
     let bench = Bench::new();
     let store = Tmpfs::new(bench.path("store"), 16);
     let machine = bench.with_drive();
@@ -297,7 +297,7 @@ fn writes_wait_while_the_journal_disk_is_full() {
 }
 
 #[test]
-fn a_full_disk_under_the_journal_is_emptied_by_uploads_too() {
+fn uploads_free_a_full_journal_disk() {
     let bench = Bench::new();
     let (small, machine) = cramped(&bench, 230, |machine, at| machine.state = at);
     let content = overfill(&machine, 250, "No space left", || drop(machine.ok(&["drive", "resume", "d"])));
@@ -307,7 +307,7 @@ fn a_full_disk_under_the_journal_is_emptied_by_uploads_too() {
 }
 
 #[test]
-fn a_full_disk_under_the_cache_leaves_everything_in_the_journal() {
+fn a_full_cache_disk_leaves_data_in_the_journal() {
     let bench = Bench::new();
     let (small, machine) = cramped(&bench, 48, |machine, at| machine.cache = at);
     let content = noise(2, 100 << 20);
@@ -396,7 +396,7 @@ fn remove_contents(directory: &Path) {
 }
 
 #[test]
-fn a_drive_is_opened_by_one_at_a_time() {
+fn only_one_opening_of_a_drive_at_a_time() {
     let bench = Bench::new();
     let machine = bench.with_drive();
     machine.open(&[]);

@@ -82,7 +82,7 @@ fn assert_elsewhere(bench: &Bench, model: &[u8]) {
 }
 
 #[test]
-fn requests_of_any_length_at_any_byte_do_what_they_say() {
+fn requests_of_any_length_and_offset_work() {
     let seed = 21;
     println!("seed {seed}");
     let bench = Bench::new();

@@ -322,7 +322,7 @@ fn every_version_of_an_encrypted_drive_is_whole() {
 }
 
 #[test]
-fn every_version_of_a_drive_without_encryption_is_whole() {
+fn every_version_of_an_unencrypted_drive_is_whole() {
     every_version_is_whole(false, seed(12));
 }
 

@@ -176,7 +176,7 @@ impl Browser {
 }
 
 #[test]
-fn an_invitation_lets_one_browser_in() {
+fn a_token_signs_in_one_browser() {
     let daemon = Daemon::start();
     let (port, token) = daemon.invite();
     let mut browser = Browser { port, cookie: None };
@@ -273,7 +273,7 @@ fn asks_as(user: u32, port: u16, request: &str) -> String {
 }
 
 #[test]
-fn another_users_process_is_not_served_whatever_it_knows() {
+fn refuses_processes_of_other_users_even_with_a_session() {
     const ANOTHER: u32 = 4242;
     assert!(rustix::process::geteuid().is_root(), "only root can be another user");
     let daemon = Daemon::start();
@@ -304,7 +304,7 @@ fn stopping_the_pages_signs_everyone_out() {
 }
 
 #[test]
-fn the_next_daemon_serves_them_where_browsers_have_kept_something() {
+fn the_next_daemon_keeps_the_port_of_the_pages() {
     let mut daemon = Daemon::start();
     let (port, _) = daemon.invite();
     daemon.restart();
@@ -358,7 +358,7 @@ fn a_session_survives_a_restart_and_admits_nobody_else() {
 }
 
 #[test]
-fn the_socket_serves_no_pages_and_asks_for_no_cookie() {
+fn the_socket_serves_no_pages_and_needs_no_cookie() {
     let daemon = Daemon::start();
     daemon.browser();
     let ask = |path: &str| {
@@ -374,7 +374,7 @@ fn the_socket_serves_no_pages_and_asks_for_no_cookie() {
 }
 
 #[test]
-fn without_pages_it_says_how_to_get_them() {
+fn says_how_to_get_missing_pages() {
     let daemon = Daemon::start();
     std::fs::remove_file(daemon.dir.path().join("web/index.html")).unwrap();
     let failure = daemon.holdall(&["web"]).unwrap_err();
@@ -383,7 +383,7 @@ fn without_pages_it_says_how_to_get_them() {
 }
 
 #[test]
-fn directories_are_shown_to_who_is_in_and_to_nobody_else() {
+fn lists_directories_only_for_signed_in_browsers() {
     let daemon = Daemon::start();
     let browser = daemon.browser();
     std::fs::create_dir(daemon.dir.path().join("<img src=x>")).unwrap();

@@ -182,7 +182,7 @@ fn wrong_passwords_slow_down_further_sign_ins() {
 }
 
 #[test]
-fn nothing_is_said_in_the_clear() {
+fn serves_nothing_over_plain_http() {
     let daemon = Daemon::start();
     let browser = Browser::of(&daemon, &listen(&daemon, "127.0.0.1:0", &[]).unwrap());
     let mut stream = TcpStream::connect(("127.0.0.1", browser.port)).unwrap();

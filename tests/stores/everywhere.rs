@@ -25,17 +25,17 @@ macro_rules! everywhere {
             }
 
             #[test]
-            fn a_drive_goes_to_its_replica_and_back() {
+            fn a_drive_moves_to_its_replica_and_back() {
                 run(goes_to_its_replica_and_back);
             }
 
             #[test]
-            fn a_drive_that_is_open_elsewhere_can_be_looked_at() {
+            fn a_drive_open_elsewhere_can_be_opened_read_only() {
                 run(is_looked_at);
             }
 
             #[test]
-            fn a_test_of_the_store_tells_who_won_each_race() {
+            fn a_store_test_shows_the_winners_of_each_race() {
                 run(tells_who_won);
             }
 

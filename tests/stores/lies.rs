@@ -101,7 +101,7 @@ fn a_given_passphrase_refuses_a_store_that_claims_no_encryption() {
 }
 
 #[test]
-fn a_drive_in_the_clear_says_so_when_it_is_added() {
+fn adding_an_unencrypted_drive_says_so() {
     let bench = Bench::new();
     let a = bench.with_drive();
     let b = bench.machine("b");

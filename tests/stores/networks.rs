@@ -201,7 +201,7 @@ fn is_unknown(a: &Person, names: &Names, proxy: &FaultProxy, reason: &str) {
 const STORE_HOST: (&str, IpAddr) = ("store.test", IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 #[test]
-fn a_name_that_is_not_found_any_more_is_told() {
+fn reports_a_host_name_that_no_longer_resolves() {
     let names = Names::new();
     names.are(&[STORE_HOST]);
     let environment = names.environment();

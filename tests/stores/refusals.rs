@@ -196,7 +196,7 @@ const SECURE: &str = "If the server speaks TLS, its address begins with https://
 const CORRECT: &str = "Correct the address";
 
 #[test]
-fn a_mistake_in_the_address_of_a_bucket_is_told() {
+fn reports_mistakes_in_the_address_of_a_bucket() {
     let bench = Bench::new();
     s3::files(&bench);
     let server = S3Server::start();
@@ -230,7 +230,7 @@ fn a_mistake_in_the_address_of_a_bucket_is_told() {
 }
 
 #[test]
-fn a_mistake_in_the_address_of_a_collection_is_told() {
+fn reports_mistakes_in_the_address_of_a_collection() {
     let bench = Bench::new();
     let (server, secure) = (DavServer::apache(SignIn::None), DavServer::apache_tls(SignIn::None, 2));
     // A server that does not answer clients without TLS.

@@ -355,7 +355,7 @@ fn a_replica_catches_up_once_its_credentials_arrive() {
 }
 
 #[test]
-fn a_replica_whose_bucket_was_emptied_is_filled_again_by_itself() {
+fn refills_a_replica_whose_bucket_was_emptied() {
     let bench = Bench::new();
     let (server, replica, a) = beside_a_bucket(&bench);
     a.open();

@@ -12,7 +12,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_restored_store_is_opened_only_when_a_person_says_so() {
+fn opening_a_restored_store_needs_consent() {
     let bench = Bench::new();
     let url = format!("file://{}", bench.text("store"));
     let [a, b] = ["a", "b"].map(|name| Person::new(&bench, name, &[]));

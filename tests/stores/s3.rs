@@ -214,7 +214,7 @@ fn reports_a_wrong_secret_key_as_wrong_not_unauthorised() {
 }
 
 #[test]
-fn credentials_that_may_only_read_open_a_drive_to_look_at() {
+fn read_only_credentials_open_a_drive_read_only() {
     let bench = Bench::new();
     let (_server, proxy, url, mut a) = with_drive(&bench);
     a.open();

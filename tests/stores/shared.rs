@@ -84,7 +84,7 @@ fn a_store_test_names_the_file_system_and_its_protection() {
 }
 
 #[test]
-fn a_drive_lives_in_a_directory_that_lacks_something() {
+fn a_drive_works_in_a_directory_that_lacks_something() {
     let lacks_all = Habits {
         directory_sync: Some(Refusal::INVALID),
         flock: Some(Refusal::NO_LOCKS),

@@ -63,14 +63,14 @@ fn asks_for_its_authority(place: fn(&Bench, &str) -> Place, url: &str, ca: &Path
 }
 
 #[test]
-fn a_bucket_is_reached_by_https_by_who_trusts_its_authority() {
+fn reaches_a_bucket_over_https_with_its_authority() {
     let authority = Authority::new();
     let server = S3Server::start_tls(&authority.issue("127.0.0.1", 2));
     asks_for_its_authority(bucket, &server.url("photos"), &authority.pem(), &[SECRET_KEY]);
 }
 
 #[test]
-fn a_collection_is_reached_by_https_by_who_trusts_its_authority() {
+fn reaches_a_collection_over_https_with_its_authority() {
     let server = DavServer::apache_tls(SignIn::Basic, 2);
     let basic = data_encoding::BASE64.encode(format!("{USER}:{PASSWORD}").as_bytes());
     let secrets = [PASSWORD, &basic];
@@ -78,14 +78,14 @@ fn a_collection_is_reached_by_https_by_who_trusts_its_authority() {
 }
 
 #[test]
-fn a_collection_takes_a_password_by_digest() {
+fn a_collection_accepts_a_password_by_digest() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::Digest);
     moves(&bench, &collection(&bench, &server.url("/photos/")), &[], &[PASSWORD]);
 }
 
 #[test]
-fn a_collection_of_a_server_that_knows_less_takes_a_password() {
+fn a_limited_server_accepts_a_password() {
     let bench = Bench::new();
     let server = DavServer::nginx(SignIn::Basic);
     let url = server.url("/photos/");
@@ -113,7 +113,7 @@ fn a_server_without_move_and_ranges_holds_a_drive() {
 
 /// An address in the form of Nextcloud, for a user whose name is a mail address.
 #[test]
-fn a_collection_is_where_a_cloud_has_those_of_its_users() {
+fn a_collection_may_have_an_address_like_nextclouds() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::Basic);
     let files =
@@ -150,7 +150,7 @@ fn a_collection_is_where_a_cloud_has_those_of_its_users() {
 }
 
 #[test]
-fn a_collection_takes_a_token() {
+fn a_collection_accepts_a_token() {
     let bench = Bench::new();
     let server = DavServer::apache(SignIn::Bearer);
     let place = |token: &str| {
@@ -163,7 +163,7 @@ fn a_collection_takes_a_token() {
 }
 
 #[test]
-fn a_bucket_takes_temporary_credentials() {
+fn a_bucket_accepts_temporary_credentials() {
     let bench = Bench::new();
     let server = S3Server::start();
     let temporary = Temporary::start(server.address());
@@ -217,7 +217,7 @@ fn reads_a_profile_again_when_its_keys_are_replaced() {
 }
 
 #[test]
-fn a_bucket_in_another_region_is_reached_by_who_names_that() {
+fn reaches_a_bucket_in_a_named_region() {
     let bench = Bench::new();
     let server = S3Server::start_in_region("eu-central-1");
     let url = format!("s3://{BUCKET}/photos?endpoint=http://{}", server.address());
@@ -227,7 +227,7 @@ fn a_bucket_in_another_region_is_reached_by_who_names_that() {
 }
 
 #[test]
-fn a_bucket_may_be_a_host_of_its_own() {
+fn a_bucket_may_have_its_own_host() {
     let bench = Bench::new();
     let server = S3Server::start_below("drives.test");
     let names = Names::new();

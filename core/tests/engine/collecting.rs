@@ -79,7 +79,7 @@ async fn assert_holds(volume: &Arc<Volume>, blocks: &[(u64, u8)]) {
 }
 
 #[test]
-fn a_collection_that_is_stopped_anywhere_leaves_a_whole_drive() {
+fn a_collection_stopped_anywhere_leaves_a_whole_drive() {
     let mut stopped = 0;
     for request in 0.. {
         let bench = Bench::new();
@@ -141,7 +141,7 @@ impl Layer for Refers {
 }
 
 #[test]
-fn keeps_what_a_ref_holds_that_comes_while_it_deletes() {
+fn keeps_objects_of_a_ref_that_arrives_during_deletion() {
     let bench = Bench::new();
     run(async {
         let store =
@@ -315,7 +315,7 @@ impl Layer for Forgets {
 }
 
 #[test]
-fn deletes_nothing_where_the_listing_lacks_its_own_head() {
+fn deletes_nothing_if_the_listing_lacks_its_own_head() {
     let bench = Bench::new();
     run(async {
         let store = Arc::new(Layered(Forgets(Arc::new(bench.store.clone()))));
@@ -416,7 +416,7 @@ fn a_collection_slows_down_for_readers_but_still_finishes() {
 }
 
 #[test]
-fn a_checkpoint_says_what_the_pages_no_longer_reach() {
+fn a_checkpoint_counts_the_bytes_that_pages_still_reach() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

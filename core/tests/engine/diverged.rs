@@ -138,7 +138,7 @@ fn keeps_both_versions_when_two_copies_of_a_store_merge() {
 }
 
 #[test]
-fn a_copy_that_was_collected_before_its_device_came_is_refused() {
+fn refuses_a_merged_copy_that_was_already_collected() {
     let bench = used();
     merged(&bench, &much(1), &[(1, 2)]);
     run(async {
@@ -290,7 +290,7 @@ fn opens_with_older_local_files_if_nothing_is_missing() {
 
 /// A device begins a new journal, and its opening is cut off at some point. It still knows what it knew of the store.
 #[test]
-fn an_opening_that_is_cut_off_forgets_nothing() {
+fn an_opening_that_was_cut_off_forgets_nothing() {
     let (mut refused, mut opened) = (0, 0);
     for cut_ms in (0..600).step_by(7) {
         let mut bench = used();

@@ -111,7 +111,7 @@ async fn a_drive_moves_from_one_machine_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_brings_a_version_back_and_keeps_the_one_before() {
+async fn a_rollback_restores_a_version_and_keeps_the_current_one() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     write(&volume, 0, 1, MIB).await;
@@ -152,7 +152,7 @@ async fn opens_a_drive_that_was_far_larger_before_a_rollback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clone_goes_its_own_way_and_outlives_its_source() {
+async fn a_clone_is_independent_and_outlives_its_source() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     write(&volume, 0, 1, MIB).await;
@@ -177,7 +177,7 @@ async fn a_clone_goes_its_own_way_and_outlives_its_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_whose_only_drive_was_removed_takes_another() {
+async fn a_store_takes_a_new_drive_after_its_only_one() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     write(&volume, 0, 1, MIB).await;
@@ -218,7 +218,7 @@ async fn a_store_whose_only_drive_was_removed_takes_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_finds_what_is_missing_or_damaged() {
+async fn a_check_finds_missing_and_damaged_objects() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     write(&volume, 0, 1, MIB).await;
@@ -239,7 +239,7 @@ async fn a_check_finds_what_is_missing_or_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collection_frees_what_nothing_reaches() {
+async fn a_collection_frees_unreachable_objects() {
     let bench = Bench::new().await;
     let volume = bench.open("a", bench.drive).await.unwrap();
     for round in 1..=6 {
@@ -262,7 +262,7 @@ async fn a_collection_frees_what_nothing_reaches() {
 }
 
 #[tokio::test]
-async fn a_family_opens_for_whoever_has_a_secret() {
+async fn a_family_opens_with_any_of_its_secrets() {
     let bench = Bench::new().await;
     let store = &*bench.store;
     let pass = |text: &str| Some(Secret::Passphrase(Zeroizing::new(text.to_owned())));

@@ -128,7 +128,7 @@ async fn close(volume: Arc<Volume>) {
 }
 
 #[test]
-fn a_version_that_could_not_be_remembered_keeps_its_records() {
+fn a_version_that_was_not_saved_locally_keeps_its_records() {
     let (world, computer) = (World::new(), Computer::new(1));
     run(async {
         let volume = world.open(&computer).await.unwrap();
@@ -255,7 +255,7 @@ fn a_missing_journal_file_is_damage_even_if_last() {
 }
 
 #[test]
-fn writes_outlive_the_loss_of_drive_json() {
+fn writes_survive_the_loss_of_drive_json() {
     let (world, computer) = (World::new(), Computer::new(1));
     run(async {
         let volume = world.open(&computer).await.unwrap();

@@ -247,7 +247,7 @@ async fn regenerate() {
 }
 
 #[tokio::test]
-async fn a_family_of_a_newer_format_says_so() {
+async fn refuses_a_family_of_a_newer_format() {
     let place = Place::of(FORMAT, "plain");
     let path = place.dir.path().join("store/family.json");
     let text = std::fs::read_to_string(&path).unwrap();

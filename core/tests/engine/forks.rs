@@ -339,7 +339,7 @@ fn renaming_keeps_a_released_version_that_another_device_builds_on() {
 }
 
 #[test]
-fn a_drive_that_is_renamed_while_nobody_holds_it_keeps_nothing() {
+fn renaming_a_released_drive_keeps_no_version() {
     let bench = Bench::new();
     run(async {
         close(bench.open(0).await.unwrap()).await;
@@ -438,7 +438,7 @@ impl Layer for FailsBehindRefs {
 }
 
 #[test]
-fn the_labels_that_collections_and_forks_go_by_are_nobody_elses() {
+fn labels_of_collections_and_forks_are_reserved() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

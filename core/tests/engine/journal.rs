@@ -317,7 +317,7 @@ fn unapplied_records_come_in_whole_groups() {
 }
 
 #[test]
-fn a_compacted_journal_comes_to_the_same_and_never_fills() {
+fn a_compacted_journal_replays_the_same_and_never_fills() {
     let (mut groups, mut written) = (0, 0);
     for seed in 0..500 {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -453,7 +453,7 @@ fn a_disk_that_fails_for_a_moment_stops_nothing() {
 }
 
 #[test]
-fn more_than_a_file_is_written_anew_after_a_failed_sync() {
+fn rewrites_more_than_one_file_after_a_failed_sync() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed, DiskFaults::default());
         let uuid = run(async {
@@ -558,7 +558,7 @@ fn an_older_copy_of_a_journal_file_never_takes_its_place() {
 }
 
 #[test]
-fn the_newer_of_two_files_counts_also_under_another_name() {
+fn uses_the_newer_of_two_files_even_when_renamed() {
     let (disk, uuid) = with_copy(1, |disk, name| copy_file(disk, name, "older"));
     disk.kill();
     let name = headed(&disk).into_iter().rfind(|name| name != "older").unwrap();
@@ -570,7 +570,7 @@ fn the_newer_of_two_files_counts_also_under_another_name() {
 }
 
 #[test]
-fn files_of_others_in_the_journals_directory_are_left_alone() {
+fn leaves_foreign_files_in_the_journals_directory_alone() {
     let (disk, uuid) = with_copy(1, |disk, _| {
         disk.open("notes.txt", true).unwrap().write_at(b"mine", 0).unwrap();
         disk.open(".stignore", true).unwrap();

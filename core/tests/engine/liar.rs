@@ -70,7 +70,7 @@ async fn encrypted() -> (Arc<dyn Store>, Unlocked) {
 
 /// Opening with a secret yields an encrypted family or an error, at whichever reading the store begins to lie.
 #[tokio::test]
-async fn a_secret_that_was_given_is_used_or_refused() {
+async fn a_given_secret_is_used_or_refused() {
     let (store, _) = encrypted().await;
     for from in 0..4 {
         let liar = Liar::new(store.clone(), from);
@@ -107,7 +107,7 @@ async fn a_drive_created_with_a_passphrase_is_encrypted_or_refused() {
 
 /// The remembered key says whether a family is encrypted.
 #[tokio::test]
-async fn a_family_whose_key_is_remembered_stays_as_it_is() {
+async fn a_remembered_key_decides_whether_a_family_is_encrypted() {
     let (_, Unlocked { family, key, .. }) = encrypted().await;
     assert!(Unlocked::with_key(family.clone(), key.clone()).is_ok());
     let open = Family::new(family.family, Cipher::None, family.mode);

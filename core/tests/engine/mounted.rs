@@ -23,7 +23,7 @@ async fn taken_meanwhile(bench: &Bench) {
 }
 
 #[test]
-fn a_mounted_file_system_is_never_shown_what_another_device_wrote() {
+fn a_mounted_file_system_never_sees_anothers_writes() {
     let bench = Bench::new();
     run(async {
         taken_meanwhile(&bench).await;
@@ -79,7 +79,7 @@ fn a_mounted_drive_taken_by_another_device_becomes_a_fork() {
 }
 
 #[test]
-fn one_that_is_mounted_anew_is_shown_it() {
+fn a_new_mount_sees_the_other_devices_writes() {
     let bench = Bench::new();
     run(async {
         taken_meanwhile(&bench).await;
@@ -89,7 +89,7 @@ fn one_that_is_mounted_anew_is_shown_it() {
 }
 
 #[test]
-fn one_that_stayed_mounted_while_nobody_wrote_goes_on() {
+fn a_mounted_drive_continues_if_no_other_device_wrote() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

@@ -247,7 +247,7 @@ fn a_paused_upload_reports_no_trouble_with_an_absent_store() {
 }
 
 #[test]
-fn a_collection_makes_room_for_what_has_none() {
+fn a_collection_frees_space_for_pending_uploads() {
     for is_waited_for in [false, true] {
         let bench = Bench::new();
         run(async {
@@ -286,7 +286,7 @@ fn a_collection_makes_room_for_what_has_none() {
 }
 
 #[test]
-fn a_collection_that_nobody_waits_for_any_more_is_not_begun() {
+fn an_abandoned_collection_never_starts() {
     let bench = Bench::new();
     run(async {
         let pushing = Pushing::begin(&bench).await;

@@ -280,7 +280,7 @@ impl Layer for Withholding {
 }
 
 #[test]
-fn objects_that_the_store_withholds_keep_nothing_else_from_coming() {
+fn withheld_objects_do_not_block_other_pulls() {
     let world = World::new();
     run(async {
         let names = world.bench.store.names();

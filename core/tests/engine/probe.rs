@@ -83,7 +83,7 @@ fn report(habits: Habits, effort: Effort) -> Report {
 }
 
 #[test]
-fn the_verdict_is_what_the_store_does() {
+fn the_verdict_follows_the_stores_behaviour() {
     for effort in [Effort::FULL, Effort::QUICK] {
         let mode = |habits| report(habits, effort).mode;
         assert_eq!(mode(Habits::GOOD), Mode::Swap);
@@ -111,7 +111,7 @@ fn only_a_race_detects_a_store_without_atomic_checks() {
 }
 
 #[test]
-fn a_protocol_that_never_swaps_does_not() {
+fn a_protocol_without_swaps_is_only_tested_for_claims() {
     let mut store = Far::new(good());
     store.facts.never_swaps = true;
     let report = run(ask(&store, Effort::FULL)).unwrap();
@@ -120,7 +120,7 @@ fn a_protocol_that_never_swaps_does_not() {
 }
 
 #[test]
-fn facts_are_told() {
+fn reports_latency_tls_space_and_clock() {
     let report = run(ask(&Far::new(good()), Effort::QUICK)).unwrap();
     assert_eq!(report.latency_us, 100_000);
     assert_eq!((report.tls.as_deref(), report.free_bytes), (Some("TLS 1.3"), Some(7)));
@@ -132,7 +132,7 @@ fn facts_are_told() {
 }
 
 #[test]
-fn credentials_that_allow_less_are_told() {
+fn reports_credentials_with_few_rights() {
     let readable = report(Habits { may_write: false, ..Habits::GOOD }, Effort::FULL);
     assert_eq!((readable.mode, readable.is_usable()), (Mode::None, false));
     assert!(readable.rights.read && !readable.rights.write && readable.rights.list);
@@ -149,7 +149,7 @@ fn a_store_that_is_away_has_no_verdict() {
 }
 
 #[test]
-fn trouble_on_the_way_never_promotes() {
+fn network_trouble_never_improves_a_verdict() {
     let faults =
         StoreFaults { answer_lost: 60, busy: 60, time: Duration::from_millis(20), ..Default::default() };
     for seed in 0..50 {
@@ -188,7 +188,7 @@ impl Layer for LosesOne {
 }
 
 #[test]
-fn one_lost_answer_takes_no_trust_away() {
+fn one_lost_answer_changes_no_verdict() {
     for effort in [Effort::FULL, Effort::QUICK] {
         let mut lost = 0;
         loop {
@@ -222,7 +222,7 @@ fn probes_stay_within_their_budget_of_requests_and_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_is_tried_before_there_is_a_family_in_it() {
+async fn probes_a_directory_without_a_family() {
     let dir = tempfile::tempdir().unwrap();
     let [a, b] = [(), ()].map(|()| FileStore::new(dir.path().to_owned()));
     let report = probe([&a, &b], Effort::FULL, &|| NOW_MS).await.unwrap();

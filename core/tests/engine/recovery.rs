@@ -180,7 +180,7 @@ fn releases_the_version_kept_for_a_device_that_lost_nothing() {
 }
 
 #[test]
-fn changes_whose_version_is_gone_stay_where_they_are() {
+fn keeps_changes_whose_base_version_is_gone() {
     let bench = overtaken();
     run(async {
         let second = bench.open(1).await.unwrap();
@@ -199,7 +199,7 @@ fn changes_whose_version_is_gone_stay_where_they_are() {
 }
 
 #[test]
-fn a_live_drive_that_was_taken_goes_on_in_place() {
+fn an_open_drive_that_was_taken_continues_in_place() {
     let bench = Bench::new();
     run(async {
         let first = bench.open(0).await.unwrap();
@@ -290,7 +290,7 @@ fn a_gap_in_the_journals_middle_is_damage() {
 }
 
 #[test]
-fn damage_that_only_a_later_file_proves_is_damage() {
+fn reports_damage_that_only_a_later_file_proves() {
     let mut bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();

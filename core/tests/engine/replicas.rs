@@ -338,7 +338,7 @@ fn refills_a_replica_that_kept_only_its_newest_record() {
 }
 
 #[test]
-fn a_record_in_a_replica_without_its_family_is_not_believed() {
+fn refills_a_replica_with_records_but_no_family() {
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut drive = open(&bench, 0, &replica).await;
@@ -521,7 +521,7 @@ fn an_overtaken_device_cannot_make_its_version_the_newest() {
 }
 
 #[test]
-fn a_store_of_another_family_does_not_become_a_replica() {
+fn refuses_a_replica_in_another_familys_store() {
     let sealer = Bench::new().sealer;
     run(async {
         let (primary, replica) = (empty(), empty());

@@ -62,7 +62,7 @@ fn a_small_commit_is_a_segment_a_root_and_a_swap() {
 }
 
 #[test]
-fn only_a_collection_lists() {
+fn only_collections_list_objects() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();
@@ -274,7 +274,7 @@ fn reads_a_file_near_link_speed_and_fetches_little_more() {
 }
 
 #[test]
-fn a_read_by_itself_fetches_one_frame() {
+fn an_isolated_read_fetches_one_frame() {
     const READS: u64 = 100;
     let large = filled();
     run(async {

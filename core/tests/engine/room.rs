@@ -132,7 +132,7 @@ async fn fill(volume: &Arc<Volume>, version: u64) {
 }
 
 #[test]
-fn a_pinned_drive_that_outgrows_its_cache_goes_on_being_written() {
+fn a_pinned_drive_larger_than_its_cache_stays_writable() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -172,7 +172,7 @@ fn a_pinned_drive_that_outgrows_its_cache_goes_on_being_written() {
 }
 
 #[test]
-fn it_stays_below_its_limit_and_every_block_reads_back() {
+fn a_cache_below_its_limit_reads_every_block_back() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -283,7 +283,7 @@ fn the_cache_shrinks_on_a_full_disk_and_grows_back() {
 }
 
 #[test]
-fn extents_are_data_wherever_the_data_is() {
+fn reports_data_extents_wherever_the_data_is_stored() {
     let world = World::new();
     run(async {
         let volume = world.open().await;
@@ -423,7 +423,7 @@ fn a_drive_closed_with_many_pending_uploads_respects_its_limit() {
 }
 
 #[test]
-fn a_smaller_limit_works_at_once_and_what_is_kept_stays() {
+fn a_smaller_limit_works_at_once_and_spares_kept_blocks() {
     let world = World::new();
     run(async {
         let volume = world.open().await;

@@ -149,7 +149,7 @@ fn a_reader_retries_a_failed_background_pull_at_once() {
 }
 
 #[test]
-fn metadata_that_is_damaged_keeps_no_other_from_coming() {
+fn damaged_metadata_does_not_block_other_metadata() {
     let world = world();
     let needed = world.needed();
     let walk = world.walk();

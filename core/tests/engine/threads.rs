@@ -230,7 +230,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn threads_that_share_chunks_see_only_what_may_be_there() {
+async fn threads_that_share_chunks_see_only_allowed_states() {
     let operations = number("HOLDALL_OPERATIONS", 1500);
     let bench = Bench::new(number("HOLDALL_SEED", 1)).await;
     let world = Arc::new(bench.open("a").await);

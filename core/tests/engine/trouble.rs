@@ -121,7 +121,7 @@ fn trusts_no_unsynced_cache_before_or_after_a_power_cut() {
 }
 
 #[test]
-fn a_full_disk_under_the_bitmap_keeps_what_is_local() {
+fn a_full_disk_under_the_bitmap_keeps_local_blocks() {
     let bench = Bench::new();
     run(async {
         let volume = bench.open(0).await.unwrap();
@@ -141,7 +141,7 @@ fn a_full_disk_under_the_bitmap_keeps_what_is_local() {
 }
 
 #[test]
-fn a_collection_that_fails_does_not_end_pushing() {
+fn a_failed_collection_does_not_stop_pushing() {
     let bench = Bench::new();
     run(async {
         let before = bench.store.names();

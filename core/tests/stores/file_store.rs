@@ -33,7 +33,7 @@ async fn a_put_is_read_back_whole_and_in_ranges() {
 }
 
 #[tokio::test]
-async fn a_limit_on_bandwidth_holds_for_a_directory_too() {
+async fn a_bandwidth_limit_applies_to_a_directory_too() {
     const BYTES: usize = 512 << 10;
     let pacer = Pacer::new();
     let (dir, _) = store().await;
@@ -67,7 +67,7 @@ async fn conditions_hold() {
 }
 
 #[tokio::test]
-async fn a_list_sees_objects_and_nothing_of_the_stores_own() {
+async fn a_list_shows_objects_without_the_stores_own_files() {
     let (_dir, store) = store().await;
     for name in ["seg/aa/x", "seg/bb/y", "root/aa/z"] {
         store.put(name, Bytes::from(name), When::Absent).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_list_sees_objects_and_nothing_of_the_stores_own() {
 }
 
 #[tokio::test]
-async fn a_directory_that_vanished_is_unreachable_and_is_not_made_again() {
+async fn a_missing_directory_is_unreachable_and_not_recreated() {
     let (dir, store) = store().await;
     store.put("seg/aa/x", Bytes::from_static(b"x"), When::Always).await.unwrap();
     let (here, away) = (dir.path().join("store"), dir.path().join("away"));
@@ -180,7 +180,7 @@ async fn hang() {
 }
 
 #[tokio::test]
-async fn a_store_is_made_in_a_directory_that_is_there() {
+async fn creates_a_store_only_in_an_existing_directory() {
     let dir = tempfile::tempdir().unwrap();
     let prepare = async |path: &str| FileStore::new(dir.path().join(path)).prepare().await;
     assert_eq!(prepare("nas/driv").await.unwrap_err().kind(), ErrorKind::NotFound);
@@ -247,7 +247,7 @@ async fn a_claim_has_one_owner_and_acts_as_one_name() {
 }
 
 #[tokio::test]
-async fn a_synced_folder_is_known_from_any_directory_in_it() {
+async fn detects_a_synced_folder_from_any_directory_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().join("a/b");
     std::fs::create_dir_all(&inner).unwrap();

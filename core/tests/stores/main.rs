@@ -39,7 +39,7 @@ macro_rules! stores {
             }
 
             #[test]
-            fn the_probe_finds_what_it_can_do() {
+            fn the_probe_finds_the_stores_abilities() {
                 run(verdict::is_right);
             }
 
@@ -95,7 +95,7 @@ macro_rules! servers {
                 }
 
                 #[test]
-                fn refusals_are_waited_out() {
+                fn retries_until_refusals_end() {
                     run(trouble::refusals);
                 }
 
@@ -105,7 +105,7 @@ macro_rules! servers {
                 }
 
                 #[test]
-                fn nor_does_who_keeps_a_replica_there() {
+                fn a_replica_sends_nothing_before_its_retry_time() {
                     run(trouble::patience_with_a_replica);
                 }
 

@@ -92,7 +92,7 @@ fn one_of_two_computers_opens_a_shared_drive() {
 
 /// Why this test directory exists: with locks, which no other mount sees, both computers would have the drive.
 #[test]
-fn by_locks_both_would_win() {
+fn with_locks_both_computers_would_win() {
     const ROUNDS: usize = 40;
     let directory = OddDirectory::mount(SLOW, 2);
     place::run(async {
@@ -119,7 +119,7 @@ fn by_locks_both_would_win() {
 }
 
 #[test]
-fn nothing_that_was_uploaded_is_missing_after_another_took_the_drive() {
+fn no_upload_is_missing_after_a_take_over() {
     const ROUNDS: usize = 12;
     /// More writes than happen before another computer takes the drive.
     const WRITES: u64 = 20;
@@ -167,7 +167,7 @@ fn nothing_that_was_uploaded_is_missing_after_another_took_the_drive() {
 }
 
 #[test]
-fn a_drive_lives_where_something_is_lacking() {
+fn a_drive_works_on_file_systems_that_lack_something() {
     for (what, habits) in HABITS {
         println!("{what}");
         let directory = OddDirectory::mount(*habits, 2);
@@ -192,7 +192,7 @@ fn a_drive_lives_where_something_is_lacking() {
 }
 
 #[test]
-fn a_place_without_directories_is_refused_for_that_reason() {
+fn says_that_a_place_supports_no_directories() {
     for refusal in [Refusal::NOT_SUPPORTED, Refusal::INVALID] {
         let directory = OddDirectory::mount(Habits { make_directory: Some(refusal), ..Habits::default() }, 1);
         place::run(async {
@@ -205,7 +205,7 @@ fn a_place_without_directories_is_refused_for_that_reason() {
 
 /// A failing disk says nothing about the file system.
 #[test]
-fn a_directory_that_fails_to_sync_takes_nothing() {
+fn a_directory_that_fails_to_sync_accepts_no_put() {
     let habits = Habits { directory_sync: Some(Refusal::BROKEN), ..Habits::default() };
     let directory = OddDirectory::mount(habits, 1);
     place::run(async {

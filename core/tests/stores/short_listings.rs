@@ -25,7 +25,7 @@ async fn outlives(place: Place, openings: u128) {
 }
 
 #[test]
-fn a_drive_outlives_more_openings_than_an_s3_server_lists() {
+fn a_drive_survives_more_openings_than_an_s3_server_lists() {
     place::run(outlives(
         place::odd_s3(odd_s3::Habits { lists_at_most: Some(LISTED), ..Default::default() }),
         100,
@@ -33,7 +33,7 @@ fn a_drive_outlives_more_openings_than_an_s3_server_lists() {
 }
 
 #[test]
-fn a_drive_outlives_more_openings_than_a_webdav_server_lists() {
+fn a_drive_survives_more_openings_than_a_webdav_server_lists() {
     place::run(outlives(
         place::odd_dav(odd_dav::Habits { lists_at_most: Some(LISTED), ..Default::default() }),
         100,

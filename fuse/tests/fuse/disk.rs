@@ -38,7 +38,7 @@ fn unmount(runtime: &Runtime, disk: &mut OneFileDisk) {
 }
 
 #[test]
-fn an_ext4_on_the_disk_leaves_nothing_behind() {
+fn an_ext4_works_on_the_disk_and_leaves_nothing_behind() {
     require(EXT4);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(256 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -87,7 +87,7 @@ fn an_ext4_on_the_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_grown_device_grows_its_loop_device() {
+fn growing_the_device_grows_the_loop_device() {
     require(EXT4);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(64 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -171,7 +171,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn errors_and_panics_fail_only_their_own_request() {
+fn errors_and_panics_affect_only_their_request() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());
@@ -190,7 +190,7 @@ fn errors_and_panics_fail_only_their_own_request() {
 }
 
 #[test]
-fn the_end_is_noticed_whatever_caused_it() {
+fn notices_an_unmount_or_abort_by_others() {
     require(&[]);
     let (bench, runtime, device) = (Bench::new(), runtime(), MemoryDevice::new(1 << 20));
     let mut disk = mounted(&bench, &device, runtime.handle());

@@ -31,7 +31,7 @@ fn file(directory: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn nbdinfo_reads_what_is_offered() {
+fn nbdinfo_reads_the_offered_export() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     serving.server.export("second", MemoryDevice::new(1 << 20)).unwrap();
     let text = run("libnbd-bin", "nbdinfo", &[&uri(&serving)]);
@@ -117,7 +117,7 @@ fn nbdcopy_copies_both_ways_with_several_connections() {
 }
 
 #[test]
-fn nbdkits_plugin_passes_the_export_on() {
+fn nbdkits_plugin_forwards_the_export() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     serving.client(&crate::support::all_options()).write(4096, &fill(5, 1 << 20)).unwrap();
     let copy = serving.directory.path().join("copy");

@@ -71,7 +71,7 @@ fn advertises_the_flags_and_sizes_of_an_export() {
 }
 
 #[test]
-fn alignment_binds_only_clients_that_know_it() {
+fn alignment_binds_only_clients_that_know_the_block_size() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let mut told = serving.client(&Options { block_sizes: true, ..Options::default() });
     assert_eq!(error_number(&told.read(512, 512).unwrap_err()), Some(22));
@@ -170,7 +170,7 @@ fn many_requests_in_flight_are_each_answered_once() {
 }
 
 #[test]
-fn at_most_128_requests_are_in_flight() {
+fn unread_requests_bound_the_requests_in_flight() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let mut client = serving.client(&Options::default());
@@ -328,7 +328,7 @@ fn empty_requests_succeed_without_the_device() {
 }
 
 #[test]
-fn a_session_counts_its_open_peers() {
+fn a_session_counts_its_live_connections() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     let (ours, theirs): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
     let theirs = theirs.into_iter().map(Into::into).collect();
@@ -383,7 +383,7 @@ fn tcp_works_like_unix() {
 }
 
 #[test]
-fn a_panicking_device_costs_its_connection_and_nothing_else() {
+fn a_panicking_device_costs_only_its_connection() {
     let serving = Serving::start(std::sync::Arc::new(crate::support::PanickingDevice));
     let mut first = serving.client(&Options::default());
     assert!(matches!(first.read(0, 4096), Err(ClientError::Io(_))), "inline");

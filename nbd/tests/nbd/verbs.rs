@@ -87,7 +87,7 @@ fn export_name_begins_transmission_with_and_without_zeroes() {
 }
 
 #[test]
-fn export_name_of_an_unknown_export_ends_the_connection() {
+fn export_name_ends_the_connection_for_unknown_names() {
     let serving = Serving::start(MemoryDevice::new(SIZE));
     for name in [&b"other"[..], b"\xff\xfe", &[b'x'; 5000]] {
         let mut stream = greeted(&serving, ClientFlags { fixed_newstyle: true, no_zeroes: true });
@@ -182,7 +182,7 @@ fn a_disconnect_answers_earlier_requests_and_ignores_later_ones() {
 }
 
 #[test]
-fn a_truncated_write_is_not_begun() {
+fn a_write_that_is_cut_off_never_reaches_the_device() {
     let device = MemoryDevice::new(SIZE);
     let serving = Serving::start(device.clone());
     let header = Request { flags: 0, command: Command::Write, cookie: Cookie(1), offset: 0, len: 8192 };

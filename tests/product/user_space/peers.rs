@@ -35,7 +35,7 @@ fn assert_arrives(bench: &Bench, machine: &Machine, served: Served<'_>, model: &
 }
 
 #[test]
-fn nbdinfo_learns_what_a_drive_offers() {
+fn nbdinfo_shows_the_properties_of_a_drive() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let served = Served::begin(&machine);
@@ -240,7 +240,7 @@ open(kept, 'wb').write(d)
 ";
 
 #[test]
-fn nbdsh_uses_sectors_of_512_bytes_wherever_they_lie() {
+fn nbdsh_uses_512_byte_sectors_anywhere() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let served = Served::begin(&machine);

@@ -11,7 +11,7 @@ fn port(uri: &str) -> u16 {
 }
 
 #[test]
-fn tcp_is_for_this_computer_alone_unless_one_insists() {
+fn tcp_is_local_unless_insecure_is_given() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let data = noise(31, 1 << 20);
@@ -45,7 +45,7 @@ fn tcp_is_for_this_computer_alone_unless_one_insists() {
 }
 
 #[test]
-fn a_drive_that_is_served_is_neither_served_again_nor_mounted() {
+fn a_served_drive_is_neither_served_again_nor_mounted() {
     let bench = Bench::new();
     let machine = with_small_drive(&bench);
     let served = Served::begin(&machine);
@@ -107,7 +107,7 @@ fn greeting_as(user: u32, port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn another_user_of_this_computer_is_not_served_over_loopback() {
+fn refuses_other_local_users_over_loopback() {
     const ANOTHER: u32 = 4242;
     let bench = Bench::new();
     let machine = with_small_drive(&bench);

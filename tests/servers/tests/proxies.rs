@@ -89,7 +89,7 @@ fn forwards_requests_byte_for_byte() {
 }
 
 #[test]
-fn each_fault_is_what_it_says() {
+fn each_fault_does_what_it_says() {
     let (upstream, seen) = server();
     let proxy = FaultProxy::start(upstream);
     let mut expected = 0;
@@ -121,7 +121,7 @@ fn each_fault_is_what_it_says() {
 }
 
 #[test]
-fn a_zombie_comes_after_what_overtook_it() {
+fn a_zombie_arrives_after_the_requests_that_overtook_it() {
     let (upstream, seen) = server();
     let proxy = FaultProxy::start(upstream);
     proxy.plan(faults::at(0, Fault::Zombie { later: 2 }));
@@ -140,7 +140,7 @@ fn a_zombie_comes_after_what_overtook_it() {
 }
 
 #[test]
-fn a_seed_is_a_plan() {
+fn a_seed_determines_a_plan() {
     let drawn = |seed| {
         let mut plan = faults::seeded(seed, 300, vec![Fault::LostAnswer, Fault::BUSY]);
         let asked = |number| faults::Asked { number, method: "PUT".into(), target: "/".into() };
@@ -153,7 +153,7 @@ fn a_seed_is_a_plan() {
 }
 
 #[test]
-fn a_link_takes_its_time_and_keeps_a_half_closed_connection() {
+fn a_link_delays_data_and_supports_half_closed_connections() {
     let (upstream, _) = server();
     let rtt = Duration::from_millis(40);
     let link = Link { rtt, up_mbit: None, down_mbit: Some(8.0) };

@@ -38,7 +38,7 @@ async fn one_of_sixteen_concurrent_claims_wins() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_nonce_is_seen_and_is_nobodys() {
+async fn a_claim_without_a_nonce_is_listed_without_owner() {
     for server in both() {
         let store = begun(&server, "/s/").await;
         std::fs::create_dir_all(server.root().join("s/claim/00/0000000000000001")).unwrap();

@@ -49,7 +49,7 @@ async fn a_status_means_the_same_on_every_verb() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_patience_is_asked_nothing_more() {
+async fn sends_nothing_more_to_a_busy_server() {
     const SOON: &str = "7";
     let busy = || Reply::status(503).with("retry-after", SOON);
     let is_busy = |error: &StoreError| matches!(error, StoreError::Busy { retry_after: Some(after), .. } if after.as_secs() == 7);
@@ -104,7 +104,7 @@ async fn a_sign_in_page_is_neither_data_nor_success() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_on_the_same_server_only() {
+async fn follows_redirects_only_on_the_same_server() {
     let (fake, store) = fake(|asked| match &*asked.path {
         "/s/seg/00/x" => Reply::status(307).with("location", "/t/x"),
         "/t/x" => Reply::status(200).body(b"data"),
@@ -134,7 +134,7 @@ async fn reads_no_further_than_needed_from_servers_without_ranges() {
 }
 
 #[tokio::test]
-async fn other_bytes_than_asked_for_are_damage() {
+async fn unrequested_bytes_are_damage() {
     let part = |range: &str, body: &[u8]| Reply::status(206).with("content-range", range).body(body);
     for (reply, is_well) in [
         (part("bytes 3-6/10", b"3456"), true),
@@ -155,7 +155,7 @@ async fn other_bytes_than_asked_for_are_damage() {
 }
 
 #[tokio::test]
-async fn listings_that_make_no_sense_are_no_empty_ones() {
+async fn nonsense_is_not_an_empty_listing() {
     let entry = |href: &str| format!("<response><href>{href}</href></response>");
     for (body, told) in [
         (String::new(), "no multistatus"),
@@ -169,7 +169,7 @@ async fn listings_that_make_no_sense_are_no_empty_ones() {
 }
 
 #[tokio::test]
-async fn a_claim_is_ones_own_by_its_nonce_alone() {
+async fn only_the_nonce_makes_a_claim_ones_own() {
     let mine = format!("{:032x}", 7);
     let other = format!("{:032x}", 8);
     for (status, inside, owned) in [
@@ -198,7 +198,7 @@ async fn a_claim_is_ones_own_by_its_nonce_alone() {
 }
 
 #[tokio::test]
-async fn collections_around_are_made_when_the_server_asks_for_them() {
+async fn creates_parent_collections_when_the_server_needs_them() {
     for missing in [404, 409] {
         let made = std::sync::Mutex::new(Vec::<String>::new());
         let (fake, store) = fake(move |asked| {

@@ -36,7 +36,7 @@ const ROWS: &[Habits] = &[
 ];
 
 #[tokio::test]
-async fn a_store_is_held_by_every_kind_of_server() {
+async fn every_kind_of_server_holds_a_store() {
     for habits in ROWS {
         let fake = odd_dav::start(*habits);
         let url = format!("http://{}/s/", fake.address());
@@ -118,7 +118,7 @@ async fn a_failed_mkcol_is_not_taken_for_an_existing_object() {
 
 /// A server that closes the connection is asked once more, and not again.
 #[tokio::test]
-async fn a_server_that_answers_nothing_is_not_asked_for_ever() {
+async fn does_not_ask_a_server_without_answers_forever() {
     let (fake, store) = fake(|_| Reply::Raw(Vec::new()));
     unreachable(store.get("seg/00/x", None).await);
     assert_eq!(fake.asked().len(), 2);
@@ -127,7 +127,7 @@ async fn a_server_that_answers_nothing_is_not_asked_for_ever() {
 }
 
 #[tokio::test]
-async fn a_listing_that_is_cut_off_is_found_and_refused() {
+async fn detects_and_refuses_a_truncated_listing() {
     for (most, whole) in [(200, false), (750, true)] {
         let fake = odd_dav::start(Habits { lists_at_most: Some(most), ..NONE });
         let url = format!("http://{}/s/", fake.address());

@@ -4,7 +4,7 @@ use super::*;
 use holdall_core::store::pace::Way;
 
 #[tokio::test]
-async fn silence_and_drips_end() {
+async fn silence_and_drips_time_out() {
     let (fake, _) = fake(|asked| match &*asked.path {
         "/s/seg/00/drip" => Reply::Drip(1 << 20),
         _ => Reply::Silence,
@@ -29,7 +29,7 @@ async fn silence_and_drips_end() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_no_answer() {
+async fn a_truncated_answer_is_no_answer() {
     let (_, store) = fake(|asked| match &*asked.path {
         "/s/seg/00/short" => Reply::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n01234".to_vec()),
         "/s/seg/00/head" => Reply::Raw(b"HTTP/1.1 200".to_vec()),

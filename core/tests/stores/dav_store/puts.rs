@@ -33,7 +33,7 @@ async fn puts_to_a_temporary_name_and_moves_in_two_requests() {
 }
 
 #[tokio::test]
-async fn a_put_that_breaks_off_leaves_nothing_under_its_name() {
+async fn a_put_that_is_cut_off_leaves_no_object() {
     const LEN: usize = 12 << 20;
     for server in both() {
         let store = std::sync::Arc::new(begun(&server, "/s/").await);
@@ -58,7 +58,7 @@ async fn a_put_that_breaks_off_leaves_nothing_under_its_name() {
 }
 
 #[tokio::test]
-async fn only_a_condition_that_was_made_can_fail() {
+async fn only_conditional_puts_can_fail_a_condition() {
     for (refused, when, is_lost) in [
         ("PUT", When::Absent, false),
         ("PUT", When::Always, false),
@@ -103,7 +103,7 @@ async fn checks_the_length_on_servers_without_move() {
 }
 
 #[tokio::test]
-async fn a_server_behind_another_gets_the_path_of_a_move() {
+async fn falls_back_to_a_path_as_move_destination() {
     let (_, store) = super::fake(|asked| match &*asked.method {
         "MOVE" if asked.headers.contains("destination: /s/head/d/a") => Reply::status(201),
         "MOVE" => Reply::status(502),

@@ -66,7 +66,7 @@ async fn a_certificate_is_trusted_only_if_its_authority_is() {
 
 /// Only the proxy can resolve the name.
 #[tokio::test]
-async fn a_collection_is_asked_through_a_proxy_where_that_is_set() {
+async fn uses_a_configured_proxy_for_a_collection() {
     let server = DavServer::apache_self_signed("dav.example.org", 2);
     let proxy = ConnectProxy::start(server.address());
     let url = format!(
@@ -95,7 +95,7 @@ async fn a_collection_is_asked_through_a_proxy_where_that_is_set() {
 
 /// A certificate as people make it for a server at home.
 #[tokio::test]
-async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
+async fn trusts_a_self_signed_certificate_only_where_configured() {
     let server = DavServer::apache_self_signed("127.0.0.1", 2);
     let ca = server.ca().unwrap().display().to_string();
     assert!(store(&server.url(&format!("/s/?ca={ca}"))).claim("claim/family", 1).await.unwrap());
@@ -112,7 +112,7 @@ async fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
 }
 
 #[test]
-fn certificates_that_cannot_be_read_are_told() {
+fn reports_unreadable_certificates() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ca.pem");
     for (content, told) in [(None, "No such file"), (Some("x"), "holds no certificate")] {
@@ -130,7 +130,7 @@ fn certificates_that_cannot_be_read_are_told() {
 }
 
 #[tokio::test]
-async fn nothing_secret_goes_to_where_a_redirect_leads() {
+async fn redirects_receive_no_secrets() {
     let other = Fake::start(|_| Reply::status(200));
     let location = format!("http://{}/login?next=/s/", other.address());
     let fake = Fake::start(move |asked| match asked.headers.contains("authorization:") {

@@ -130,7 +130,7 @@ async fn a_missing_store_is_reported_and_not_recreated() {
 }
 
 #[tokio::test]
-async fn collections_that_were_removed_are_made_again() {
+async fn recreates_removed_collections() {
     for server in both() {
         let store = begun(&server, "/s/").await;
         for name in ["seg/00/x", "head/00/x"] {

@@ -110,7 +110,7 @@ fn puts_succeed_once_on_every_kind_of_server() {
 
 /// A look before a put decides nothing between two clients that swap.
 #[test]
-fn no_head_is_swapped_where_nobody_decides() {
+fn refuses_to_swap_heads_without_conditions() {
     for habits in ROWS.iter().map(|row| row.habits).filter(|habits| habits.refuses_conditions.is_some()) {
         let fake = odd_s3::start(habits);
         run(async {
@@ -131,7 +131,7 @@ fn no_head_is_swapped_where_nobody_decides() {
 }
 
 #[test]
-fn a_listing_that_is_cut_off_is_found_and_refused() {
+fn detects_and_refuses_a_truncated_listing() {
     for (most, whole) in [(1, false), (100, false), (200, false), (750, true)] {
         let fake = odd_s3::start(Habits { lists_at_most: Some(most), ..NONE });
         let url = odd_s3::address(&fake);

@@ -50,7 +50,7 @@ fn trusts_a_private_authority_only_where_configured() {
 
 /// Only the proxy can resolve the name.
 #[test]
-fn a_bucket_is_asked_through_a_proxy_where_that_is_set() {
+fn uses_a_configured_proxy_for_a_bucket() {
     let authority = Authority::new();
     let server = S3Server::start_tls(&authority.issue("store.example.org", 2));
     let proxy = ConnectProxy::start(server.address());
@@ -88,7 +88,7 @@ fn a_bucket_is_asked_through_a_proxy_where_that_is_set() {
 
 /// A certificate as people make it for a server at home.
 #[test]
-fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
+fn trusts_a_self_signed_certificate_only_where_configured() {
     let authority = Authority::of_server("127.0.0.1", 2);
     run(async {
         let server = S3Server::start_tls(&authority.as_server());
@@ -111,7 +111,7 @@ fn a_certificate_that_signs_itself_is_trusted_where_it_is_given() {
 }
 
 #[test]
-fn certificates_that_do_not_hold_are_explained() {
+fn explains_invalid_certificates() {
     let authority = Authority::new();
     run(async {
         let server = S3Server::start_tls(&authority.issue("127.0.0.1", -1));
@@ -137,7 +137,7 @@ fn tells_plain_and_encrypted_ports_apart() {
 }
 
 #[test]
-fn a_network_that_is_cut_says_nothing_of_tls() {
+fn a_cut_network_does_not_suggest_tls() {
     let cut = Canned::answering("");
     let answer = "HTTP/1.1 404 Not Found\r\nDate: Fri, 20 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n\
                   Content-Length: 0\r\n\r\n";
@@ -165,7 +165,7 @@ fn says_why_a_server_cannot_be_reached() {
 }
 
 #[test]
-fn silence_ends() {
+fn silence_times_out() {
     let silent = Canned::silent();
     run(async {
         for pacer in pacers() {
@@ -196,7 +196,7 @@ fn pacers() -> [Pacer; 2] {
 }
 
 #[test]
-fn silence_in_the_middle_of_a_body_ends() {
+fn silence_in_the_middle_of_a_body_times_out() {
     let every = Duration::from_secs(3600);
     let head =
         "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100\r\n\r\n<a>";
@@ -209,7 +209,7 @@ fn silence_in_the_middle_of_a_body_ends() {
 }
 
 #[test]
-fn a_drip_ends() {
+fn a_drip_times_out() {
     let head = "HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Type: application/xml\r\nContent-Length: 100000\r\n\r\n<a>";
     let canned = Canned::dripping(head, Duration::from_millis(50));
     run(async {
@@ -224,7 +224,7 @@ fn a_drip_ends() {
 }
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     let server = S3Server::start();
     let counting = Counting::start(server.address());
     run(async {

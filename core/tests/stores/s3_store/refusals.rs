@@ -55,7 +55,7 @@ fn wrong_keys_are_named() {
 }
 
 #[test]
-fn a_missing_bucket_is_no_missing_object() {
+fn a_missing_bucket_is_not_a_missing_object() {
     let server = S3Server::start();
     run(async {
         let store = store(&server.url("p").replace(BUCKET, "elsewhere"));
@@ -87,7 +87,7 @@ fn asks_a_busy_server_for_no_details() {
 }
 
 #[test]
-fn credentials_of_another_kind_are_refused_before_anything_is_asked() {
+fn refuses_credentials_of_another_kind_before_any_request() {
     let url = holdall_core::store::url::StoreUrl::parse("s3://b").unwrap();
     let password = Credentials::Password { user: "me".into(), password: Zeroizing::new("hunter2".into()) };
     let error = holdall_core::store::connect::connect(&url, &password, &Pacer::new(), &Meter::default())
@@ -97,7 +97,7 @@ fn credentials_of_another_kind_are_refused_before_anything_is_asked() {
 }
 
 #[test]
-fn a_session_token_goes_along_and_is_never_shown() {
+fn sends_a_session_token_and_never_shows_it() {
     let canned = Canned::saying(
         "400 Bad Request",
         "",
@@ -136,7 +136,7 @@ fn requests_are_signed_and_carry_no_new_checksums() {
 }
 
 #[test]
-fn login_pages_are_no_data() {
+fn login_pages_are_not_data() {
     const PAGE: &str = "<html><body>Welcome to our hotel</body></html>";
     run(async {
         for (status, headers) in [
@@ -158,7 +158,7 @@ fn login_pages_are_no_data() {
 }
 
 #[test]
-fn answers_that_are_not_s3_are_no_news() {
+fn answers_that_are_not_s3_mean_unreachable() {
     run(async {
         for (status, headers, body) in [
             ("404 Not Found", "", ""),
@@ -181,7 +181,7 @@ fn answers_that_are_not_s3_are_no_news() {
 }
 
 #[test]
-fn only_a_condition_that_was_made_can_fail() {
+fn only_conditional_puts_can_fail_a_condition() {
     const CONDITIONAL_PUT: usize = 3;
     run(async {
         for body in ["", "<Error><Code>PreconditionFailed</Code></Error>"] {
@@ -198,7 +198,7 @@ fn only_a_condition_that_was_made_can_fail() {
 }
 
 #[test]
-fn a_busy_server_says_until_when() {
+fn reports_the_retry_time_of_a_busy_server() {
     run(async {
         let body = "<Error><Code>SlowDown</Code></Error>";
         let canned = Canned::saying("503 Slow Down", "Retry-After: 7\r\n", body);
@@ -218,7 +218,7 @@ fn a_busy_server_says_until_when() {
 }
 
 #[test]
-fn a_server_that_knows_no_ranges_is_cut() {
+fn cuts_ranges_from_servers_without_ranges() {
     let canned = Canned::saying("200 OK", "ETag: \"1\"\r\n", "0123456789");
     run(async {
         let store = store(&canned.url());
@@ -230,7 +230,7 @@ fn a_server_that_knows_no_ranges_is_cut() {
 }
 
 #[test]
-fn a_body_that_is_cut_short_is_no_body() {
+fn a_truncated_body_is_an_error() {
     run(async {
         let canned = Canned::answering("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 10\r\n\r\n0123");
         unreachable(store(&canned.url()).get("a", None).await);

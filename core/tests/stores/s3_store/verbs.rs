@@ -165,7 +165,7 @@ fn a_listing_of_many_pages_is_whole() {
 }
 
 #[test]
-fn prefixes_may_be_any_text_and_do_not_meet() {
+fn prefixes_may_be_any_text_and_stay_separate() {
     let server = S3Server::start();
     run(async {
         let prefixes =

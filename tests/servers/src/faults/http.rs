@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_cut_is_none() {
+    fn a_truncated_message_is_an_error() {
         assert!(Head::read(&mut &b""[..]).unwrap().is_none());
         assert!(Head::read(&mut &b"GET / HTTP/1.1\r\nHo"[..]).is_err());
         assert!(read_body(&mut &b"ab"[..], Framing::Length(3)).is_err());

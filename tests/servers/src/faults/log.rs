@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_try_of_a_put_aside_is_one_of_the_same() {
+    fn all_tries_of_a_temporary_put_count_as_one() {
         assert_eq!(place("/s/tmp/0a?x"), place("/s/tmp/0b"));
         assert_ne!(place("/s/seg/0a"), place("/s/seg/0b"));
     }
