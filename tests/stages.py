@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The stages of tests/run, several at a time.
 
-A stage is a command; stages with the same lane run one after another. `waiting` has those
-that mostly wait, for time-outs, servers and guest kernels; `processor` has those that compute, which give way to all others. Each stage's output is printed whole when the
-stage ends, so that outputs never mix, and is kept for the last stage, which looks for secrets in it. A stage that hangs is
-stopped, and what its processes waited for is printed with what it had said.
+A stage is a command. Stages with the same lane run one after another. `waiting` has stages that mostly wait, for time-outs, servers
+and guest kernels; `processor` has those that compute, which give way to all others. Each stage's output is printed as a whole when the
+stage ends, so that outputs never mix. It is kept for the last stage, which searches it for secrets. A stage that hangs is stopped, and
+its output is printed with what its processes waited for.
 
     tests/stages.py DIRECTORY            all of them; outputs are kept in DIRECTORY
-    tests/stages.py DIRECTORY --long     with as many repetitions as a night has room for
+    tests/stages.py DIRECTORY --long     with as many repetitions as fit into a night
 """
 
 import contextlib
@@ -26,22 +26,22 @@ TREE = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", TREE / "target")).resolve()
 LONG = "--long" in sys.argv
 
-# What computes after the build leaves the processors to what waits.
+# Work that computes after the build leaves the processors to stages that wait.
 NICE = {False: [], True: ["nice", "-n", "15"]}
 
-# A stage or a run that takes longer hangs: on a slow computer the build takes 15 minutes, all other stages less, and a run 50.
+# A stage or a run that takes longer hangs. On a slow computer the build takes 15 minutes, all other stages less, and a run 50.
 STAGE_SECONDS = 8 * 3600 if LONG else 1500
 RUN_SECONDS = 24 * 3600 if LONG else 4500
 
-# A test that fails is run again alone, after all stages, and is reported as unsteady if it then passes: a server that starts slowly or a
-# device that udev looks at should not hide the verdict on everything else. More failures than this are no accident.
+# A test that fails is run again alone, after all stages, and is reported as unsteady if it then passes. A server that starts slowly
+# or a device that udev inspects should not hide the result of everything else. More failures than this are not accidents.
 UNSTEADY_MAX = 3
-# These are never run again. Simulations run on virtual time, where nothing is slow. A test that kills at random moments may have found
-# a lost byte, and would not find it twice.
+# These are never run again. Simulations run on virtual time, where nothing is slow. A test that kills at random moments may have
+# found a lost byte, and would not find it a second time.
 NEVER_AGAIN = {"seeds", "planted bugs", "engine", "hostile bytes", "build"}
 RANDOM_MOMENTS = re.compile(r"kill|power|crash|moment|fight|race")
 
-# What the simulations run in one go. Their seeds begin at a number of the commit: different commits cover different seeds.
+# The seeds of one run of the simulations. The first one is derived from the commit, so different commits cover different seeds.
 SEEDS = {"HOLDALL_SEEDS": "100000" if LONG else "1000"}
 ROT = {"HOLDALL_SEEDS": "4000"} if LONG else {}
 
@@ -60,7 +60,7 @@ class Stage:
 
 
 def first_seed():
-    """A number of the commit, with room for a night's seeds before that of the next one."""
+    """The first seed, derived from the commit, with space for a night's seeds before that of the next number."""
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TREE, capture_output=True, text=True).stdout.strip()
     return str(int(head[:6] or "0", 16) * 1000)
 
@@ -88,7 +88,7 @@ class Binaries:
 
 
 def test_stages(binaries):
-    """A stage for each test program, or for parts of it. One that nobody names here runs all the same."""
+    """A stage for each test program, or for parts of it. A program that is not named here runs, too."""
     threads = lambda count: f"--test-threads={count}"
     named = [
         # name, program, lane, environment, arguments
@@ -115,7 +115,7 @@ def test_stages(binaries):
 
 
 def shown(text):
-    """What is printed of a stage: what tests that passed have said would bury what failed."""
+    """The printed output of a stage, without the output of tests that passed, which would bury the failures."""
     return re.sub(r"^successes:\n.*?(?=^successes:\n|^failures:\n|^test result:)", "", text, flags=re.M | re.S)
 
 
@@ -126,7 +126,7 @@ def failed_tests(output):
 
 
 def again(stage, output):
-    """The stages that run again what failed in this one, which said `output`; none if its failure counts."""
+    """The stages that run again what failed in this one, which printed `output`; none if its failure counts."""
     if stage.name in NEVER_AGAIN or stage.code < 0:
         return []
     if not stage.is_test_program:
@@ -172,7 +172,7 @@ class Run:
         return next((stage.code for stage in self.stages if stage.name == name), None)
 
     def next_of(self, lane):
-        """The lane's next stage once what it needs has ended; none when the lane has no more."""
+        """The lane's next stage, once the stages that it needs have ended; none when the lane is empty."""
         with self.changed:
             while True:
                 waiting = [stage for stage in self.stages if stage.lane == lane and stage.code is None]
@@ -187,7 +187,7 @@ class Run:
     closed = False
 
     def close(self):
-        """No stage will be added any more: lanes end when they have done theirs."""
+        """No more stages will be added: lanes end when they are done."""
         with self.changed:
             self.closed = True
             self.changed.notify_all()
@@ -206,9 +206,9 @@ class Run:
             self.end(stage, code, shown(output.read_text(errors="replace")))
 
     def execute(self, stage, output):
-        """Runs the stage's command in a process group of its own, so that all of its processes are known. Returns its exit code.
+        """Runs the stage's command in its own process group, so that all of its processes are known. Returns its exit code.
 
-        It is no session: a pseudo-terminal that a test opens would become that of the session's leader, and its end the leader's.
+        It is not a session: the leader of one would get a pseudo-terminal that a test opens, and would end with it.
         """
         process = subprocess.Popen(
             [*NICE[stage.lane == "processor" and stage.name != "build"], *map(str, stage.command)], cwd=stage.directory,
@@ -227,7 +227,7 @@ class Run:
             self.running.discard(process.pid)
 
     def interrupt(self):
-        """Stops what runs: other process groups are out of the terminal's reach."""
+        """Stops the running stages, whose process groups the terminal does not reach."""
         for group in list(self.running):
             self.signal(group, signal.SIGINT)
 
@@ -250,7 +250,7 @@ class Run:
             sys.stdout.flush()
 
     def run_again(self):
-        """Runs again, alone, what failed, and returns what then passed."""
+        """Runs the failed stages or tests again, alone, and returns those that then passed."""
         failed = [stage for stage in self.stages if stage.code]
         repeats = [again(stage, self.output(stage).read_text(errors="replace") if stage.code > 0 else "") for stage in failed]
         everything = [repeat for stages in repeats for repeat in stages]
@@ -286,7 +286,7 @@ def main(run):
     kept = run.kept
     ui = TREE / "ui"
     npm = lambda script: ["npm", "run", "--silent", script]
-    # The app has the pages in its program, so they come first.
+    # The app contains the pages, so they come first.
     run.add(
         Stage("pages", npm("build"), "processor", directory=ui),
         Stage("build", ["tests/build", kept / "programs.json"], "processor", after=("pages",)),

@@ -1,4 +1,4 @@
-// Debian's chromium, or the one that packaging/setup has put where a distribution has none; driven by playwright-core.
+// Debian's chromium, or the one from packaging/setup where a distribution has none; driven by playwright-core.
 
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -23,7 +23,7 @@ const OF_NPM = join(homedir(), '.local/share/holdall-tests/chromium');
 
 export async function browser() {
   const executablePath = process.env.CHROMIUM ?? (existsSync(OF_DEBIAN) ? OF_DEBIAN : OF_NPM);
-  // Its sandbox is not for root; and Ubuntu gives the namespaces that it is made of to programs that it knows alone.
+  // Its sandbox does not work for root, and Ubuntu allows the needed namespaces only to programs that it knows.
   const isSandboxed = process.getuid() !== 0 && executablePath === OF_DEBIAN;
   return chromium.launch({ executablePath, args: [...QUIET, ...(isSandboxed ? [] : ['--no-sandbox'])] });
 }

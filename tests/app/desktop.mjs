@@ -1,9 +1,9 @@
-// The desktop app with a real daemon and a real drive: its window, its icon in the tray, and how both come and go.
+// The desktop app with a real daemon and a real drive: its window and its tray icon, and how both come and go.
 //
 //     node tests/app/desktop.mjs
 //
-// It wants holdall, holdalld, holdall-app and examples/panel in $HOLDALL_BIN (target/debug), and root's rights for attaching.
-// $HOLDALL_SCREENS takes the picture.
+// Needs holdall, holdalld, holdall-app and examples/panel in $HOLDALL_BIN (target/debug), and root's rights for attaching. The picture
+// goes to $HOLDALL_SCREENS.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -28,7 +28,7 @@ const exists = (path) =>
     () => false,
   );
 
-/** Starts the app as a launcher does; how it ends. */
+/** Starts the app as a launcher does. Returns how it ends. */
 function start(env, ...args) {
   const child = spawn(app, args, { env, stdio: ['ignore', 'inherit', 'inherit'] });
   given.add({ end: async () => child.kill() });
@@ -38,7 +38,7 @@ function start(env, ...args) {
   });
 }
 
-/** It cannot begin, and says why in a window of its own. */
+/** The app cannot start, and says why in its own window. */
 async function refused({ dir, session }) {
   await step('an app that cannot begin says so in a window', async () => {
     await writeFile(join(dir, 'note'), '');
@@ -80,7 +80,7 @@ async function refused({ dir, session }) {
   });
 }
 
-/** What makes a computer another one. */
+/** The environment that makes a computer another one. */
 const own = ({ env }) => Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith('HOLDALL_')));
 
 async function window({ a, session, page, store, screens }) {
@@ -124,7 +124,7 @@ async function window({ a, session, page, store, screens }) {
   });
 
   await step('however much it is told, it arrives', async () => {
-    // What is told of so many is more than Tauri puts into one message; so is the document.
+    // So many drives make a message larger than Tauri sends at once, and so is the document.
     const others = Array.from({ length: 12 }, (_, index) => `spare-${index + 1}`);
     for (const name of others) {
       await a.ok('drive', 'create', name, '--store', `${store}-${name}`, '--size', '64M', '--no-encryption');
@@ -181,7 +181,7 @@ async function tray({ a, session, page, panel }) {
     await panel.click('work: Paused/Resume');
     await until('it goes on', async () => !(await a.status('work')).paused);
     await a.ok('drive', 'sync', 'work');
-    // By itself it would be uploaded after half a minute, which proves nothing: on a slow computer it is tried again.
+    // The upload would start by itself after half a minute, which proves nothing: on a slow computer it is tried again.
     await until('it was not waited for', async () => {
       await save(join(a.mnt, 'song.bin'), randomBytes(MB));
       const saved = Date.now();
@@ -203,11 +203,11 @@ async function tray({ a, session, page, panel }) {
     await panel.click('Resume all');
     await until('nothing is paused', async () => (await a.ok('limits')).paused_until === null);
     await panel.has('work: Ready');
-    // What follows is with something that waits.
+    // The rest needs pending changes.
     await panel.click('work: Ready/Pause');
     await save(join(a.mnt, 'film.bin'), randomBytes(3 * MB));
     await panel.has(/^Paused by you, .* MiB waiting$/);
-    // What is only here is asked about.
+    // Changes that exist only here need a confirmation.
     await panel.click('work: Paused/Close drive');
     await page.says('Close work?');
     await page.says('exist only on this computer');
@@ -239,7 +239,7 @@ async function tray({ a, session, page, panel }) {
     await session.shown();
     await session.close();
     await session.hidden();
-    // While nobody looks, the page listens to nothing.
+    // While it is hidden, the page listens to nothing.
     await until('the page is hidden', () => page.evaluate("return document.visibilityState === 'hidden'"));
     assert.equal(await panel.tell('activate'), 'ok');
     await session.shown();
@@ -298,7 +298,7 @@ async function notices({ a, b, page, panel, store }) {
   });
 }
 
-/** Saves something that is not uploaded. */
+/** Saves something, without its upload. */
 async function unsent({ a }) {
   await a.ok('drive', 'pause', 'work');
   await save(join((await a.status('work')).mountpoint, 'more.bin'), randomBytes(2 * MB));
@@ -340,7 +340,7 @@ async function without({ a, session, panel }) {
     await session.hidden();
     await page.end();
     await a.ok('drive', 'resume', 'work');
-    // It is a fork by now, which is told as a failure.
+    // It is a fork now, which counts as a failure.
     await a.holdall('drive', 'sync', 'work');
     await until('nothing waits', async () => (await a.status('work')).unpushed_bytes === 0);
     const ended = start(session.env);

@@ -1,4 +1,4 @@
-// A daemon that is not one: the built pages, and an API with as many drives and rows as a test wants.
+// A fake daemon: the built pages, and an API with as many drives and rows as a test wants.
 
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -11,10 +11,10 @@ const TYPES = {
   '.svg': 'image/svg+xml',
 };
 
-/** A number that looks random and is the same each time. */
+/** A number that looks random, and is the same each time. */
 const some = (seed, below) => Math.floor(((Math.sin(seed * 12.9898) * 43758.5453 + 1e6) % 1) * below);
 
-/** The longest of everything that a person may have. */
+/** The longest values that a person may have. */
 const LONG = {
   store: 'https://cloud.a-rather-long-name-of-a-server.example.org/remote.php/dav/files/ann/Holdall/everything',
   drive: 'photographs-and-films-of-the-years-before-the-move-to-the-coast',
@@ -83,7 +83,7 @@ export function activity(rows, long = false) {
 
 const GIB = 1024 ** 3;
 
-/** One drive, with as much to show as there can be. */
+/** A drive with as much to show as possible. */
 function drive(name, turn) {
   const moving = some(turn, 900) * 1e6;
   return {
@@ -107,7 +107,7 @@ function drive(name, turn) {
   };
 }
 
-/** One with a second version. */
+/** A drive with a second version. */
 const forked = (name, turn) => ({
   ...drive(name, turn),
   forks: [
@@ -122,14 +122,14 @@ const forked = (name, turn) => ({
 const CELLS = ['absent', 'cached', 'pinned', 'dirty', 'uploading', 'empty'];
 const STATES = ['available', 'online_only', 'always_keep', 'partly'];
 
-/** What is asked of a drive, by the last part of the address. */
+/** The answers about a drive, by the last part of the address. */
 const PARTS = {
   current: () => ({
     ...{ committed_at: '2026-11-20T10:00:00Z', device: LONG.computer, size_bytes: 500 * GIB, this_device: false },
   }),
   map: (turn) => ({
     cell_bytes: (500 * GIB) / 4096,
-    // All of it changes from one time to the next.
+    // All of it changes from one request to the next.
     cells: Array.from({ length: 4096 }, (_, index) => CELLS[some(index + turn, CELLS.length)]),
   }),
   queue: (turn) =>
@@ -161,7 +161,7 @@ const FINDINGS = [
   { subject: 'nbd', ok: true, detail: 'The kernel has nbd.' },
 ].map((one) => ({ ...one, action: null, actions: [], on_screen: [{ text: LONG.sentence }], repaired: false }));
 
-/** What a whole computer is asked for. */
+/** The answers about the whole computer. */
 const WHOLE = {
   '/v1/daemon': { version: VERSION, pid: 1, uptime_ms: 1 },
   '/v1/stores': [
@@ -178,8 +178,8 @@ const WHOLE = {
 };
 
 /**
- * Starts it. `everyMs` is how often the overview changes: more often than a real one tells it; `long` has
- * names and sentences as long as they can be.
+ * Starts it. `everyMs` is how often the overview changes, by default more often than with a real daemon; `long` makes names and
+ * sentences as long as possible.
  */
 export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, version = VERSION, long = false }) {
   const all = activity(rows, long);

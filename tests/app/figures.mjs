@@ -1,4 +1,4 @@
-// How large the pages are, how often they draw, and how long a frame takes with much to show.
+// The size of the pages, how often they draw, and how long a frame takes with much to show.
 
 import assert from 'node:assert/strict';
 import { readFile, readdir, stat } from 'node:fs/promises';
@@ -6,14 +6,17 @@ import { join } from 'node:path';
 import { start } from './fake.mjs';
 import { go, narrow, open, step, until } from './steps.mjs';
 
-/** All of the pages, and what comes with the first of them. */
+/** The size of all scripts, and of those that come with the first page. */
 const SCRIPT_LIMIT = 256 * 1024;
 const FIRST_LIMIT = 110_000;
-/** Of a task, on a processor that does the yardstick's work in YARDSTICK_MS: as much longer on one that takes longer for that. */
+/**
+ * The limit of a task, on a processor that does the yardstick's work in YARDSTICK_MS. On a slower one the limit is longer in
+ * proportion.
+ */
 const FRAME_LIMIT_MS = 50;
 const YARDSTICK_MS = 55;
 
-/** Tasks of the page's main thread while `work` is done, in milliseconds of processor time: other load does not count. */
+/** The tasks of the page's main thread during `work`, in milliseconds of processor time, so that other load does not count. */
 async function tasks(page, work) {
   const session = await page.context().newCDPSession(page);
   const events = [];
@@ -40,7 +43,7 @@ async function tasks(page, work) {
   return found.sort((one, other) => other - one);
 }
 
-/** How long the processor takes for a table of a fixed size on an empty page, at best of five times. */
+/** How long the processor takes for a table of a fixed size on an empty page: the best of five runs. */
 async function yardstick(browser) {
   const page = await browser.newPage();
   const found = await tasks(page, async () => {
@@ -57,7 +60,7 @@ async function yardstick(browser) {
   return found[4];
 }
 
-/** Asserts that no task of `work` is long, at best of three times, each after `prepare`: other load only makes tasks longer. */
+/** Asserts that no task of `work` is long, in the best of three runs, each after `prepare`. Other load only makes tasks longer. */
 async function assertShortTasks(page, yardstickMs, prepare, work) {
   let best;
   const limit = FRAME_LIMIT_MS * Math.max(1, yardstickMs / YARDSTICK_MS);
@@ -72,12 +75,12 @@ async function assertShortTasks(page, yardstickMs, prepare, work) {
   return `longest task ${longest[0]} ms of ${limit.toFixed(1)} ms`;
 }
 
-/** How often something below `selector` is drawn in so many milliseconds: what is changed within one frame counts once. */
+/** How often something below `selector` is drawn in `ms` milliseconds. Changes within one frame count once. */
 function draws(page, selector, ms) {
   return page.evaluate(
     ([selector, ms]) =>
       new Promise((done) => {
-        // What changes within a frame of the screen is drawn once.
+        // Changes within one frame of the screen are drawn once.
         let count = 0;
         let since = Number.NEGATIVE_INFINITY;
         const changed = () => {
@@ -89,7 +92,7 @@ function draws(page, selector, ms) {
         const watch = new MutationObserver(changed);
         const all = { subtree: true, childList: true, characterData: true, attributes: true };
         watch.observe(document.querySelector(selector), all);
-        // What is drawn on a canvas changes nothing in the document.
+        // Drawing on a canvas changes nothing in the document.
         const pen = CanvasRenderingContext2D.prototype;
         const { fillRect } = pen;
         pen.fillRect = function (...where) {
@@ -121,7 +124,7 @@ export async function size(pages) {
 }
 
 export async function load(browser, pages) {
-  // It tells five times as much as a real one does.
+  // It sends five times as much as a real one.
   const fake = await start({ pages, everyMs: 50 });
   try {
     const yardstickMs = await yardstick(browser);
@@ -218,7 +221,7 @@ export async function load(browser, pages) {
         await page.locator('canvas[data-columns]').waitFor();
       };
       const said = await assertShortTasks(page, yardstickMs, begin, async () => {
-        // The map changes as a whole every second, and is pointed at meanwhile.
+        // The whole map changes every second, while the pointer moves over it.
         const box = await page.locator('canvas[data-columns]').boundingBox();
         for (let turn = 0; turn < 30; turn += 1) {
           await page.mouse.move(box.x + (box.width * turn) / 30, box.y + 20);
@@ -267,7 +270,7 @@ export async function load(browser, pages) {
   }
 }
 
-/** Every screen on a phone, with names and sentences as long as they can be. */
+/** Every screen on a phone, with names and sentences as long as possible. */
 export async function phone(browser, pages) {
   const fake = await start({ pages, drives: 3, rows: 300, long: true });
   const isPhone = { viewport: { width: 390, height: 844 }, hasTouch: true };

@@ -1,4 +1,4 @@
-// Everything by the keyboard alone, with the focus in sight.
+// Everything with the keyboard alone, with a visible focus.
 
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
@@ -20,7 +20,7 @@ const focused = (page) =>
     };
   });
 
-/** The focus goes along with what is shown, once that is drawn. */
+/** The focus follows what is shown, once that is drawn. */
 async function focusComes(page, name) {
   const begun = Date.now();
   while ((await focused(page)).name !== name) {
@@ -29,7 +29,7 @@ async function focusComes(page, name) {
   }
 }
 
-/** Goes on by Tab until something has that name. Everything on the way shows that it has the focus. */
+/** Presses Tab until something with that name has the focus. Everything on the way must show its focus. */
 async function tab(page, name, key = 'Tab') {
   const way = [];
   for (let turn = 0; turn < 80; turn += 1) {
@@ -42,12 +42,12 @@ async function tab(page, name, key = 'Tab') {
   assert.fail(`${name} is not reached: ${way.join(', ')}`);
 }
 
-/** What Tab comes to; of radio buttons one in each group. */
+/** The stops of Tab; one for each group of radio buttons. */
 const STOPS = 'a[href], button, input:not([type=radio]), select, summary, [tabindex="0"]';
 
 /**
- * A dialog as everybody can use it, opened by `button` and left open: the focus goes into it, is in sight wherever it is, comes to
- * everything, does not leave, and is back after Escape. Nothing in it is wrong for a screen reader.
+ * A dialog that everybody can use, opened by `button` and left open. The focus moves into it, is always visible, reaches everything,
+ * does not leave, and returns after Escape. A screen reader finds nothing wrong in it.
  */
 export async function dialog(page, button, where) {
   const asked = page.getByRole('dialog');
@@ -63,7 +63,7 @@ export async function dialog(page, button, where) {
   const stops = await asked.locator(STOPS).count();
   for (let turn = 0; turn < stops + 3; turn += 1) {
     const at = await focused(page);
-    // Beyond the last of them is the browser's own frame.
+    // After the last of them comes the browser's own frame.
     if (at.tag !== 'body') {
       assert.ok(await inside(), `${where}: the focus has left the dialog for ${at.tag} "${at.name}"`);
       if (turn > 0) assert.ok(at.seen, `${where}: the focus on ${at.tag} "${at.name}" is not in sight`);
@@ -78,7 +78,7 @@ export async function dialog(page, button, where) {
     .evaluateAll((all) => all.filter((one) => !one.disabled && !one.dataset.tabbed).map((one) => one.outerHTML));
   assert.deepEqual(missed, [], `${where}: what the keyboard does not reach`);
   await page.keyboard.press('Escape');
-  // Once it is closed it has no role any more, but the page may not have heard of that yet.
+  // A closed dialog has no role any longer, but the page may not have noticed the closing yet.
   await page.locator('dialog').waitFor({ state: 'detached' });
   const isBack = () => button.evaluate((one) => one === document.activeElement);
   await until(`${where}: the focus is back`, isBack).catch(async (error) => {
@@ -88,7 +88,7 @@ export async function dialog(page, button, where) {
   return asked;
 }
 
-/** To the wizard, and to the kind of place that so many arrows lead to. */
+/** Opens the wizard, and selects a kind of place with the arrow key. */
 async function begin(page, arrow, kind) {
   await go(page, '#/drives');
   await tab(page, 'Add drive');
@@ -102,7 +102,7 @@ async function begin(page, arrow, kind) {
   await page.keyboard.press('Enter');
 }
 
-/** Types it into fields, one after the other; the last one ends with Enter. */
+/** Types texts into fields, one after the other. The last one ends with Enter. */
 async function fill(page, fields) {
   for (const [label, text] of fields) {
     await tab(page, label);
@@ -112,7 +112,7 @@ async function fill(page, fields) {
   await page.keyboard.press('Enter');
 }
 
-/** From what the store was found to be to a mounted drive. */
+/** Continues from the result of the store's test to a mounted drive. */
 async function finish(page, { a }, name) {
   await page
     .getByText(/can use this store safely|one computer at a time/)
@@ -158,7 +158,7 @@ export async function keys(page, all) {
 
   await step('so is one in a bucket, with a draft that outlives the window', async () => {
     let other = await another(page);
-    // The arrows go around.
+    // The arrows wrap around.
     await begin(other, 'ArrowDown', 'WebDAV');
     await tab(other, 'Back', 'Shift+Tab');
     await other.keyboard.press('Enter');
@@ -273,7 +273,7 @@ export async function keys(page, all) {
     let reached = 0;
     for (const hash of ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add']) {
       await go(page, hash);
-      // What the screen asks for first is there.
+      // The screen has loaded its first data.
       await page.waitForTimeout(800);
       const all = await page.evaluate(
         () =>
@@ -285,7 +285,7 @@ export async function keys(page, all) {
               one.type !== 'radio',
           ).length,
       );
-      // Once around: it begins wherever the focus is, and comes by the browser's own frame.
+      // Once around: it begins at the current focus, and passes the browser's own frame.
       for (let turn = 0; turn < all + 20; turn += 1) {
         await page.keyboard.press('Tab');
         await page.evaluate(() => {

@@ -1,4 +1,4 @@
-// A computer: directories of its own, and so a daemon of its own. What it has mounted is given back at the end.
+// A computer: its own directories, and so its own daemon. Everything that it has mounted is unmounted at the end.
 
 import { spawn } from 'node:child_process';
 import { mkdir, readFile, readdir } from 'node:fs/promises';
@@ -34,10 +34,10 @@ export class Machine {
       HOLDALL_STATE_DIR: join(this.dir, 'state'),
       HOLDALL_CACHE_DIR: join(this.dir, 'cache'),
       HOLDALL_RUNTIME_DIR: join(this.dir, 'run'),
-      // No test has anything to do with the keyring of whoever runs it.
+      // No test touches the keyring of the person who runs it.
       DBUS_SESSION_BUS_ADDRESS: 'unix:path=/nowhere',
       HOME: this.dir,
-      // Wherever the programs are, these are the pages.
+      // The pages, wherever the programs are.
       HOLDALL_WEB_DIR: new URL('../../ui/dist', import.meta.url).pathname,
     };
   }
@@ -53,7 +53,7 @@ export class Machine {
     return run(bin('holdall'), [...args, '--json'], { env: this.env });
   }
 
-  /** Runs a command that must succeed; what it gives. */
+  /** Runs a command that must succeed, and returns its result. */
   async ok(...args) {
     const { code, out, err } = await this.holdall(...args);
     if (code !== 0) throw new Error(`holdall ${args.join(' ')}: ${code}\n${err}${out}`);
@@ -64,12 +64,12 @@ export class Machine {
     return this.ok('drive', 'status', name);
   }
 
-  /** Where a browser gets in. */
+  /** The address for a browser, with a token. */
   async web() {
     return (await this.ok('web')).url;
   }
 
-  /** The daemon and its keeper are gone, without a word, and what they had attached and mounted is not. */
+  /** Kills the daemon and its keeper. Everything that they have attached and mounted stays. */
   async crash(name) {
     const pids = [(await this.status(name)).daemon_pid];
     for (const pid of await readdir('/proc')) {
@@ -85,7 +85,7 @@ export class Machine {
     return readFile(join(this.env.HOLDALL_STATE_DIR, 'daemon.log'), 'utf8').catch(() => '');
   }
 
-  /** Whatever is open is closed, and the daemon ended; also where a test has failed. */
+  /** Closes everything that is open, and ends the daemon, even after a failed test. */
   async end() {
     const list = await this.ok('drive', 'list').catch(() => []);
     for (const { name } of list ?? []) await this.holdall('drive', 'close', name);

@@ -4,8 +4,8 @@
 //     node tests/app/main.mjs figures     what needs no daemon
 //     node tests/app/main.mjs story       the rest
 //
-// It wants holdall, holdalld and examples/stand in $HOLDALL_BIN (target/debug), the built pages in ui/dist, chromium, and root's
-// rights for attaching. $HOLDALL_SCREENS takes the pictures; without, they are thrown away.
+// Needs holdall, holdalld and examples/stand in $HOLDALL_BIN (target/debug), the built pages in ui/dist, chromium, and root's rights
+// for attaching. The pictures go to $HOLDALL_SCREENS; without it they are discarded.
 
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -22,14 +22,14 @@ import * as story from './story.mjs';
 const pages = new URL('../../ui/dist', import.meta.url).pathname;
 const only = process.argv[2];
 
-/** Pictures of a page in both looks, as they are kept. */
+/** Pictures of a page in both looks. */
 function pictures(page, to) {
   return async (name) => {
     for (const look of ['light', 'dark']) {
       await page.emulateMedia({ colorScheme: look, reducedMotion: 'reduce' });
       // Canvases are drawn again with the colours of the look.
       await page.waitForTimeout(300);
-      // As much as there is, with the sides of the page as long.
+      // The whole content, with the page as high as it.
       const height = await page.evaluate(() => document.documentElement.scrollHeight);
       await page.setViewportSize({ width: 1280, height: Math.max(860, height) });
       await page.waitForTimeout(200);
@@ -100,7 +100,7 @@ async function whole(chromium, dir) {
   }
 }
 
-/** What is to be given back, however this ends. */
+/** Everything that must be ended, however this ends. */
 const given = new Set();
 for (const signal of ['SIGINT', 'SIGTERM']) {
   process.on(signal, async () => {

@@ -1,4 +1,4 @@
-// A drive that is made in the app's window, and every screen of the window as everybody can use it.
+// Creating a drive in the app's window, and every screen of the window, usable for everybody.
 
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
@@ -43,7 +43,7 @@ export async function making({ a, dir, page, panel }) {
     await until('the question is gone', async () => !(await page.text()).includes('Quit Holdall?'));
     assert.deepEqual(await groupsOf(page), groups);
 
-    // Elsewhere in the window it is as near to being lost.
+    // Elsewhere in the window it can be lost just as easily.
     await page.evaluate("location.hash = '#/drives'");
     await page.click('Leave without the key');
     await panel.click('Quit');
@@ -69,7 +69,7 @@ export async function screens({ page }) {
     const all = ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add'];
     for (const hash of all) {
       await page.go(hash);
-      // What the screen asks for first is there.
+      // The screen has loaded its first data.
       await new Promise((done) => setTimeout(done, 800));
       await page.accessible(hash);
     }

@@ -1,4 +1,4 @@
-// A desktop session of its own: a screen that nobody sees, a window manager, a bus, and a panel with a tray.
+// A separate desktop session: an invisible screen, a window manager, a bus, and a panel with a tray.
 
 import { spawn } from 'node:child_process';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -32,7 +32,7 @@ export class Session {
     this.env.DBUS_SESSION_BUS_ADDRESS = await firstLine(bus.stdio[3]);
     this.#spawn('openbox', ['--sm-disable']);
     await until('a window manager', async () => (await this.#windowManager('-m')).code === 0);
-    // A file manager, as far as one can tell from outside.
+    // A file manager, as far as other programs can tell.
     const opener = join(this.dir, 'bin/xdg-open');
     await writeFile(opener, `#!/bin/sh\necho "$1" >>${this.dir}/opened\n`);
     await chmod(opener, 0o755);
@@ -40,7 +40,7 @@ export class Session {
     return this;
   }
 
-  /** What was shown in the file manager. */
+  /** The paths opened in the file manager. */
   opened() {
     return readFile(join(this.dir, 'opened'), 'utf8').catch(() => '');
   }
@@ -57,7 +57,7 @@ export class Session {
     return run('wmctrl', args, { env: this.env });
   }
 
-  /** Whether a window of this title is on the screen: the app's. */
+  /** Whether a window with this title is on the screen; by default the app's. */
   async isShown(title = 'Holdall') {
     const { out } = await this.#windowManager('-l');
     return out.split('\n').some((line) => line.endsWith(` ${title}`));
@@ -71,13 +71,13 @@ export class Session {
     return until('the window is hidden', async () => !(await this.isShown()));
   }
 
-  /** Closes the window by its frame. */
+  /** Closes the window with its frame's button. */
   async close(title = 'Holdall') {
     const { code, err } = await this.#windowManager('-c', title);
     if (code !== 0) throw new Error(err);
   }
 
-  /** The panel: `src-tauri/examples/panel.rs`, which says what it understands. */
+  /** The panel `src-tauri/examples/panel.rs`, whose source lists its commands. */
   async panel(programs) {
     const child = spawn(join(programs, 'examples/panel'), { env: this.env, stdio: ['pipe', 'pipe', 'inherit'] });
     this.#children.push(child);
@@ -97,11 +97,11 @@ export class Session {
     return {
       tell,
       labels,
-      /** Waits until the menu has such an entry; which one. */
+      /** Waits until the menu has such an entry, and returns it. */
       has: (label) =>
         until(`the menu has ${label}`, async () => (await labels()).find((one) => one === label || one.match?.(label))),
       click: (path) => until(`${path} is chosen`, async () => (await tell(`click ${path}`)) === 'ok'),
-      /** Quits an app that then ends with this code: it may be gone before it has answered. */
+      /** Quits an app, which must end with this code. It may be gone before it has answered. */
       async quit(ended) {
         let code;
         void ended.then((is) => (code = is));

@@ -1,4 +1,4 @@
-// The S3 server and the proxy before it: `tests/servers/examples/stand.rs`.
+// The S3 server and the proxy in front of it: `tests/servers/examples/stand.rs`.
 
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ export async function stand() {
     ...JSON.parse(await line()),
     cut: () => tell('cut'),
     restore: () => tell('restore'),
-    /** A WebDAV server as well: its address, and who may enter. */
+    /** Also starts a WebDAV server: its address, and its user and password. */
     dav: async () => JSON.parse(await tell('dav')),
     end: () =>
       new Promise((done) => {

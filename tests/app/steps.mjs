@@ -1,14 +1,14 @@
-// What every part of the test uses: steps with names, waiting, and what is demanded of each screen.
+// Shared by all parts of the test: steps with names, waiting, and the requirements for each screen.
 
 import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { AXE } from './browser.mjs';
 
 export const AXE_SCRIPT = readFileSync(AXE, 'utf8');
-/** Far longer than anything here takes; whatever is not done by then hangs. */
+/** Far longer than anything here takes. Anything unfinished by then hangs. */
 export const PATIENCE_MS = Number(process.env.HOLDALL_PATIENCE_MS ?? 90_000);
 
-/** A secret that is given to the product, or that it gives: whoever runs the tests looks for it in all that they print. */
+/** Records a secret that the product gets or gives. The run of all tests searches its output for it. */
 export function given(secret) {
   const noted = process.env.HOLDALL_TESTS_SECRETS;
   const bytes = Buffer.from(secret);
@@ -17,7 +17,7 @@ export function given(secret) {
   return secret;
 }
 
-/** Waits until it is so; what it gives. */
+/** Waits until `look` succeeds, and returns its result. */
 export async function until(what, look) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
@@ -28,7 +28,7 @@ export async function until(what, look) {
   }
 }
 
-/** A page of that look, that may say nothing on its console and do nothing that its policy forbids. */
+/** A page in that look. It must not write to its console, and must not do anything that its policy forbids. */
 export async function open(browser, url, options = {}) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 860 },
@@ -40,7 +40,7 @@ export async function open(browser, url, options = {}) {
   page.errors = [];
   page.on('pageerror', (error) => page.errors.push(String(error)));
   page.on('console', (said) => {
-    // A request that is refused, or a network that is down, is told by the browser too.
+    // The browser also reports refused requests and broken networks.
     if (said.type() === 'error' && !/Failed to load resource|net::ERR/.test(said.text())) page.errors.push(said.text());
   });
   await page.goto(url);
@@ -54,7 +54,7 @@ export const go = async (page, hash) => {
   await page.locator('h1').waitFor();
 };
 
-/** No serious violation on this screen, in whatever state it is. */
+/** No serious violation on this screen, in its current state. */
 export async function accessible(page, where) {
   await page.evaluate(AXE_SCRIPT);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
@@ -63,7 +63,7 @@ export async function accessible(page, where) {
   return violations.length;
 }
 
-/** Of what axe has found nothing is serious. */
+/** Nothing that axe has found is serious. */
 export function judge(violations, where) {
   const told = violations.map(
     ({ id, impact, nodes }) => `${impact}: ${id}: ${nodes.map((node) => node.html).join(' | ')}`,
@@ -72,10 +72,10 @@ export function judge(violations, where) {
   assert.equal(serious.length, 0, `${where}:\n${told.join('\n')}`);
 }
 
-/** Of a phone, and of the smallest one that is still in use. */
+/** The widths of a phone, and of the smallest one still in use. */
 const NARROW = [390, 320];
 
-/** In a narrow window nothing reaches beyond its sides, and no button cuts off its words. */
+/** In a narrow window nothing extends beyond the sides, and no button cuts off its text. */
 export async function narrow(page, where) {
   const usual = page.viewportSize();
   for (const width of NARROW) {
@@ -85,7 +85,7 @@ export async function narrow(page, where) {
   await page.setViewportSize(usual);
 }
 
-/** What is wider than the window, or a button that is narrower than its words; runs in the page. */
+/** Elements wider than the window, and buttons narrower than their text. Runs in the page. */
 function beyond() {
   const { scrollWidth, clientWidth } = document.documentElement;
   const isClipped = (one) =>
@@ -101,7 +101,7 @@ function beyond() {
   return scrollWidth > clientWidth ? [`${scrollWidth} pixels`, ...told] : told;
 }
 
-/** What is marked as making no sense, by its name; each says what it is to be. */
+/** The fields marked as invalid, by name. Each must say what it expects. */
 export const invalid = (page) =>
   page.evaluate(() =>
     [...document.querySelectorAll('[aria-invalid=true]')].map((field) => {

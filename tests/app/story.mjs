@@ -12,7 +12,7 @@ const PASSWORD = given('twelve signs or more');
 const PASSPHRASE = given('tangerine paperclip');
 const MB = 1024 * 1024;
 
-/** A file that is on the disk when this returns. */
+/** Writes a file, which is on the disk when this returns. */
 export async function save(path, content) {
   const file = await openFile(path, 'w');
   await file.writeFile(content);
@@ -41,7 +41,7 @@ export async function wizard(page, all, shot) {
     const password = page.getByLabel('Password', { exact: true });
     await password.fill('battery-staple');
     await password.press('Enter');
-    // It is said where it is to be corrected.
+    // The message is where the mistake can be corrected.
     await page
       .getByRole('alert')
       .getByText(/^The store refused the credentials/)
@@ -53,7 +53,7 @@ export async function wizard(page, all, shot) {
     await page.getByText('several computers can use this store safely').waitFor();
     assert.ok(await next.isEnabled());
     await accessible(page, 'wizard, WebDAV, tested');
-    // What was tested with a password says nothing of a token.
+    // A test with a password says nothing about a token.
     await page.getByLabel('Token', { exact: true }).check();
     await page.getByLabel('Bearer token').waitFor();
     await page.getByText('Test the connection to continue.').waitFor();
@@ -69,7 +69,7 @@ export async function wizard(page, all, shot) {
     await page.getByLabel('Bucket', { exact: true }).fill('my/bucket');
     assert.deepEqual(await invalid(page), ['Server address', 'Bucket']);
     assert.ok(await page.getByRole('button', { name: 'Test connection' }).isDisabled());
-    // Only what stays on this computer may go without TLS and without a word.
+    // Only addresses on this computer may go without TLS and without a warning.
     const clear = page.getByText('Without https, others on the network can read what is sent: passwords too.');
     await page.getByLabel('Server address').fill('http://nas.example:9000');
     await clear.waitFor();
@@ -130,7 +130,7 @@ export async function wizard(page, all, shot) {
     await page.getByLabel('Cache limit').fill('lots');
     assert.deepEqual(await invalid(page), ['Mount at', 'Cache limit']);
     await page.getByLabel('Cache limit').fill('');
-    // There is something in it.
+    // It is not empty.
     const full = join(all.dir, 'full');
     await mkdir(full);
     await writeFile(join(full, 'note'), '');
@@ -148,10 +148,10 @@ export async function wizard(page, all, shot) {
     all.recovery = given(groups.join('-'));
     await accessible(page, 'wizard, recovery key');
     await shot('add-recovery-key');
-    // No way leads away from it by accident, and whoever goes all the same finds it again.
+    // Nothing leads away from it by accident. A person who leaves anyway finds it again.
     await dialog(page, page.getByRole('link', { name: 'Activity' }), 'wizard, leaving');
     await page.keyboard.press('Escape');
-    // What was asked is over, and the browser is back where it was: it may take two ways at once for one.
+    // The question is gone, and the browser is back where it was. It may merge two navigations into one.
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
     await page.waitForFunction(() => location.hash.startsWith('#/add') && history.state?.at === 1);
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
@@ -168,7 +168,7 @@ export async function wizard(page, all, shot) {
     await narrow(page, 'wizard, recovery key');
     await typeGroups(page, groups);
     await page.getByRole('button', { name: 'Continue' }).click();
-    // Where it cannot be mounted another place can be named; the drive is made once.
+    // If it cannot be mounted, another place can be chosen. The drive is created only once.
     await page.getByText('it is not empty').waitFor();
     await accessible(page, 'wizard, not mounted');
     await narrow(page, 'wizard, not mounted');
@@ -203,11 +203,11 @@ export async function files(page, { a }) {
     const held = new Promise((done) => (answer = done));
     await page.route('**/v1/overview', async (route) => {
       await held;
-      // The page that asked may have gone.
+      // The page that asked may be gone.
       await route.continue().catch(() => undefined);
     });
     await page.reload();
-    // What was known before is shown as that.
+    // Earlier data is marked as such.
     await page.getByText('Last known just now').waitFor();
     assert.equal(await page.getByRole('button', { name: 'Close work' }).count(), 0);
     await accessible(page, 'Drives, as they were');
@@ -244,7 +244,7 @@ export async function files(page, { a }) {
     assert.ok((await sameMap(page, a)).includes('dirty'), 'the map shows what waits');
     await go(page, '#/drives');
     await accessible(page, 'Drives, paused');
-    // Closing it now leaves something only here, which is asked about.
+    // Closing it now would leave changes only here, so the page asks.
     const asked = await dialog(page, card.getByRole('button', { name: 'Close work' }), 'Close');
     await asked.getByText(/exist only on this computer\..* other computers do not see them\.$/).waitFor();
     await page.keyboard.press('Escape');
@@ -257,7 +257,7 @@ export async function files(page, { a }) {
   });
 }
 
-/** Types the two groups of a recovery key that are asked for. */
+/** Types the two requested groups of a recovery key. */
 async function typeGroups(where, groups) {
   for (const index of [0, 1]) {
     const label = where.locator('label', { hasText: /^Group/ }).nth(index);
@@ -269,7 +269,7 @@ async function typeGroups(where, groups) {
   }
 }
 
-/** What a canvas shows of each cell: the colour at a spot where each state has its own. */
+/** The colours of a canvas's cells, each at a spot where every state has its own colour. */
 async function drawn(page) {
   return page.evaluate(() => {
     const canvas = document.querySelector('canvas[data-columns]');
@@ -292,7 +292,7 @@ async function drawn(page) {
     return Array.from({ length: cells }, (_, index) => {
       const x = (index % columns) * pitch;
       const y = Math.floor(index / columns) * pitch;
-      // Every pixel of the cell: whichever of the colours is there.
+      // Every pixel of the cell, whichever colour it has.
       const counts = {};
       for (let dy = 0; dy < side; dy += 1) {
         for (let dx = 0; dx < side; dx += 1) {
@@ -312,7 +312,7 @@ async function line(page, way) {
   return points.split(' ').filter((point) => point !== '');
 }
 
-/** What is drawn is what the command line tells; it follows within a second or two. */
+/** The map shows what the command line reports, within a second or two. */
 async function sameMap(page, a) {
   await page.locator('canvas[data-columns]').waitFor();
   return until('the map shows what there is', async () => {
@@ -356,14 +356,14 @@ export async function keep(page, { a }, shot) {
     await page.getByRole('heading', { name: 'Nothing kept offline' }).waitFor();
     const photos = page.getByRole('treeitem', { name: /^photos/ });
     await photos.waitFor();
-    // What was given back is not here: a file says so, and a folder once it was looked into.
+    // Files whose space was freed are not here: a file says so at once, and a folder once it was opened.
     await page.getByRole('treeitem', { name: /^films/ }).focus();
     await page.keyboard.press('ArrowRight');
     await page.getByRole('treeitem', { name: /^one\.mkv.*Online only/ }).waitFor();
     await page.getByRole('treeitem', { name: /^films.*Online only/ }).waitFor();
     await page.keyboard.press('ArrowLeft');
     await accessible(page, 'Keep offline, empty');
-    // All of it, whatever it is: what is in it can then be chosen no more.
+    // All of it, whatever it is. Its contents can then no longer be chosen.
     const all = page.getByRole('checkbox', { name: 'All of work' });
     await all.focus();
     await page.keyboard.press(' ');
@@ -380,7 +380,7 @@ export async function keep(page, { a }, shot) {
     assert.equal(await photos.getAttribute('aria-checked'), 'true');
     await page.getByText(/^Keeps 24 MiB, /).waitFor();
 
-    // What does not fit is not begun.
+    // A pin that does not fit is not started.
     await a.ok('limits', '--cache', '64M');
     const films = page.getByRole('treeitem', { name: /^films/ });
     await films.click();
@@ -424,7 +424,7 @@ export async function keep(page, { a }, shot) {
   });
 }
 
-/** Without it what was saved is uploaded within half a minute. */
+/** Without this, saved data is uploaded within half a minute. */
 const uploadNow = (page) => page.getByRole('button', { name: 'Upload now' }).first().click();
 
 export async function network(page, { a, stand }, shot) {
@@ -445,10 +445,10 @@ export async function network(page, { a, stand }, shot) {
       .waitFor();
     await accessible(page, 'Drives, offline');
     await shot('offline');
-    // What is kept is there all the same.
+    // Pinned files are still there.
     assert.equal((await readFile(join(a.mnt, 'photos/3.jpg'))).length, 2 * MB);
     await card.getByRole('link', { name: 'Details of work' }).click();
-    // The queue says what has been tried, why that failed, and when it is tried again.
+    // The queue shows what was tried, why that failed, and when it is tried again.
     const queue = page.locator('section', { has: page.getByRole('heading', { name: 'Upload queue' }) });
     const tried = queue
       .getByRole('row')
@@ -552,7 +552,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await stand.cut();
     await save(join(a.mnt, 'letters/2026/sketch.txt'), 'from a\n');
     await uploadNow(page);
-    // The other device has its own way to the server, and a browser of its own.
+    // The other device has its own connection to the server, and its own browser.
     await b.start();
     const there = await open(page.context().browser(), await b.web());
     await there.getByRole('link', { name: 'Add your first drive' }).click();
@@ -567,11 +567,11 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await there.getByRole('button', { name: 'Test connection' }).click();
     await there.getByText('several computers can use this store safely').waitFor();
     await there.getByRole('button', { name: 'Continue' }).click();
-    // It is seen that there is a drive.
+    // The page has found a drive.
     assert.ok(await there.getByLabel('Use an existing drive').isChecked());
     await there.getByRole('button', { name: 'Continue' }).click();
 
-    // A wrong passphrase is told where it is typed. Of several drives a person chooses, and reads whose they are.
+    // A wrong passphrase is reported where it is typed. If there are several drives, a person chooses, and reads whose they are.
     const next = there.getByRole('button', { name: 'Continue' });
     await there.getByRole('textbox', { name: 'Passphrase' }).fill('tangerine');
     await there.getByRole('button', { name: 'Find drives' }).click();
@@ -600,7 +600,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await there.getByRole('button', { name: 'Take over' }).waitFor();
     await accessible(there, 'wizard, open elsewhere');
     await there.getByRole('link', { name: 'Go to the drive' }).click();
-    // The page's heading takes the focus once it is there. A dialog that opens before gives it back to that.
+    // The page's heading gets the focus once it is there. A dialog that opened earlier returns the focus to it.
     await until('the page has the focus', () => there.evaluate(() => document.activeElement?.tagName === 'H1'));
     const held = await dialog(there, there.getByRole('button', { name: 'Open work' }), 'held');
     await held.getByRole('heading', { name: /^work is open on / }).waitFor();
@@ -624,7 +624,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
   await step('both versions are kept', async () => {
     await go(page, '#/forks');
     await page.getByRole('button', { name: 'Keep both' }).waitFor();
-    // How much files of the one take is known; of the other, which is mounted nowhere here, how large it is.
+    // The size of the files of the first version is known. Of the other one, which is not mounted here, only its total size.
     await page.getByText(/^\d.* MiB of 512 MiB$/).waitFor();
     await page.getByText('512 MiB', { exact: true }).first().waitFor();
     await accessible(page, 'Forks');
@@ -634,7 +634,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await both.getByRole('button', { name: 'Make it a drive' }).click();
     await page.getByRole('heading', { name: 'No forks' }).waitFor();
     await go(page, '#/drives');
-    // Both are open, without anybody opening them.
+    // Both are open, without a click.
     for (const name of ['work', 'work-mine'])
       await page.getByRole('button', { name: `Close ${name}`, exact: true }).waitFor();
     for (const name of ['work', 'work-mine'])
@@ -668,7 +668,7 @@ export async function settings(page, { a }) {
     await network.getByRole('button', { name: 'Save' }).click();
     await until('the limit is gone', async () => (await a.ok('limits')).up_bytes_per_s === null);
 
-    // What is changed elsewhere shows, and is not taken back by saving something else.
+    // A change made elsewhere appears, and saving something else does not undo it.
     await a.ok('limits', '--down', '3M');
     const down = network.getByRole('textbox', { name: 'Limit downloads' });
     await until('it shows', async () => (await down.count()) === 1 && (await down.inputValue()) === '3 MiB');
@@ -678,7 +678,7 @@ export async function settings(page, { a }) {
 
     const hours = 'Pause uploads and background downloads at certain hours';
     await network.getByRole('checkbox', { name: hours }).check();
-    // Saturday, around the clock.
+    // The whole Saturday.
     for (const day of ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday']) {
       await network.getByRole('checkbox', { name: day }).uncheck();
     }
@@ -807,7 +807,7 @@ export async function security(page, { a, stand, dir }, shot) {
     await page.keyboard.press('Escape');
     await leave.waitFor();
     await asked.getByRole('button', { name: 'Cancel' }).click();
-    // The browser's own way back asks too.
+    // The browser's back button asks, too.
     await page.goBack();
     await leave.waitFor();
     await asked.getByRole('button', { name: 'Cancel' }).click();
@@ -859,7 +859,7 @@ export async function security(page, { a, stand, dir }, shot) {
     await card.getByText("Log in to the store again: on the drive's page, or under Settings, Security.").waitFor();
     await card.getByText(/only on this computer$/).waitFor();
     assert.equal(await card.getByText('Everything uploaded').count(), 0);
-    // The fork that is open too may have something to upload: the file system's own.
+    // The open fork may also have something to upload: the file system's own writes.
     await page
       .getByRole('navigation')
       .getByText(/(1 drive needs|2 drives need) attention/)
@@ -882,7 +882,7 @@ export async function security(page, { a, stand, dir }, shot) {
     await page.getByText('Nothing waiting: everything is uploaded').waitFor();
     assert.equal((await a.ok('store', 'list')).length, 1);
 
-    // Another key for a store that is in use.
+    // New keys for a store that is in use.
     await go(page, '#/settings');
     const change = await dialog(page, region.getByRole('button', { name: /^Change the login of/ }), 'Change login');
     await change.getByLabel('Secret access key').waitFor();
@@ -891,7 +891,7 @@ export async function security(page, { a, stand, dir }, shot) {
   });
 }
 
-/** The second drive goes, with what only this computer has of it. */
+/** Removes the second drive, with its changes that exist only on this computer. */
 export async function lose(page, { a }) {
   await step('who removes a drive with something unsent is told what is lost, on the button itself', async () => {
     await go(page, '#/drive/second');
@@ -916,19 +916,19 @@ export async function lose(page, { a }) {
   });
 }
 
-/** What a crash has left is removed by a button, and the drive is as it was. */
+/** A button removes what a crash has left, and the drive is as before. */
 export async function crash(page, { a, stand }) {
   await step('what a crash has left is found, and repaired', async () => {
     await go(page, '#/drive/work');
     const { mountpoint, store } = await a.status('work');
     await save(join(mountpoint, 'letters/2026/saved.txt'), 'saved\n');
-    // The next daemon would go on with all of it, if it could open the drive.
+    // The next daemon would continue with all of it if it could open the drive.
     await a.ok('store', 'logout', store);
     await a.crash('work');
     await page.goto((await a.ok('web')).url);
     await until('it cannot be opened again', async () => (await a.status('work')).needs_login);
     assert.ok((await readFile('/proc/mounts', 'utf8')).includes(` ${mountpoint} `), 'it has left a mount');
-    // Nobody has refused anything: what is missing is told, and what to do about it in words of the page.
+    // No request was refused: the page says what is missing and what to do, in its own words.
     await go(page, '#/drive/work');
     await page
       .getByText(/^There are no credentials for /)
@@ -957,7 +957,7 @@ export async function crash(page, { a, stand }) {
     await page.keyboard.press('Enter');
     await found.waitFor({ state: 'detached' });
     assert.ok(!(await readFile('/proc/mounts', 'utf8')).includes(a.dir), 'nothing is left');
-    // Nobody is logged in to its store.
+    // Its store has no login.
     const left = await a.holdall('doctor');
     const problems = JSON.parse(left.out || left.err).findings.filter((one) => !one.ok);
     assert.deepEqual(
@@ -993,13 +993,13 @@ export async function down(page, { a }, shot) {
     await promises.first().waitFor();
     await a.ok('daemon', 'stop');
     await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
-    // Nobody counts now what the file system has in memory: nothing is green.
+    // The unsynced data in memory is no longer counted: nothing is green.
     const looks = await promises.evaluateAll((all) =>
       all.map((one) => `${getComputedStyle(one).color} ${getComputedStyle(one).filter}`),
     );
     assert.ok(looks.length > 0 && new Set(looks).size === 1 && looks[0].endsWith(' grayscale(1)'), looks.join());
     await go(page, '#/drives');
-    // What was known is shown as that: with its age, without a promise by colour, and with nothing to press that cannot be done.
+    // Earlier data is marked as such: with its age, without a promising colour, and without buttons that cannot work.
     await page.getByText(/^Last known /).waitFor();
     await card.waitFor();
     assert.equal(await card.getByRole('button', { name: /Close|Pause/ }).count(), 0);
@@ -1010,12 +1010,12 @@ export async function down(page, { a }, shot) {
     await accessible(page, 'daemon down');
     await shot('down');
 
-    // Started again it is at the same port, and knows who this is.
+    // A new daemon uses the same port, and knows this browser.
     await a.ok('status');
     await until('the page goes on by itself', () => card.getByRole('button', { name: 'Close work' }).isVisible());
     assert.equal(new URL(page.url()).port, port);
 
-    // Who ends the pages ends the sessions; the new address lets this browser in, with what it had kept.
+    // Stopping the pages ends the sessions. The new address signs this browser in again, with everything it had kept.
     await a.ok('web', '--stop');
     await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
     const { url } = await a.ok('web');
@@ -1036,7 +1036,7 @@ export async function elsewhere(page, { a, dir }, shotOf) {
     const file = join(dir, 'password');
     await writeFile(file, `${PASSWORD}\n`);
     const { url } = await a.ok('web', '--listen', '127.0.0.1:0', '--password-file', file);
-    // Nobody has signed the certificate: a person compares it.
+    // The certificate is self-signed: a person compares it.
     const there = await open(page.context().browser(), url, { ignoreHTTPSErrors: true });
     await accessible(there, 'sign in');
     await there.getByLabel('Password').fill('wrong');
@@ -1047,7 +1047,7 @@ export async function elsewhere(page, { a, dir }, shotOf) {
     await there.getByLabel('Password').fill(PASSWORD);
     await there.keyboard.press('Enter');
     await there.getByRole('button', { name: 'Close work', exact: true }).waitFor();
-    // It is a page like those on this computer: what it changes is changed.
+    // It works like the pages on this computer: a change there takes effect.
     await there.evaluate(() => (location.hash = '#/settings'));
     const network = there.getByRole('region', { name: 'Network' });
     await network.getByRole('checkbox', { name: 'Limit uploads' }).check();
@@ -1078,7 +1078,7 @@ export async function activity(page) {
   });
 }
 
-/** Both computers save something of their own, and the other one takes the drive over meanwhile. */
+/** Both computers save something of their own, while the other one takes the drive over. */
 async function parted(page, { a, b, stand }, here, there) {
   await go(page, '#/drive/work');
   await page.getByRole('button', { name: 'Close work' }).waitFor();
@@ -1109,7 +1109,7 @@ export async function again(page, all, shot) {
     await use.waitFor({ state: 'detached' });
     assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
 
-    // What differs is shown by file, and both are as they were.
+    // Differences are shown by file, and both versions stay unchanged.
     await page.getByRole('button', { name: 'Compare files' }).click();
     await page.getByRole('heading', { name: /^What differs: / }).waitFor();
     for (const [file, had] of [
@@ -1123,7 +1123,7 @@ export async function again(page, all, shot) {
     await shot('compare');
     assert.equal((await a.ok('drive', 'forks', 'work'))[0].mountpoint, null);
 
-    // The fork is still there, and whole.
+    // The fork is still there, complete.
     await page.getByRole('button', { name: 'Open it' }).click();
     await page.getByRole('button', { name: 'Close it' }).waitFor();
     const [fork] = await a.ok('drive', 'forks', 'work');
@@ -1161,7 +1161,7 @@ export async function again(page, all, shot) {
     const letters = await readdir(join(mountpoint, 'letters/2026'));
     assert.ok(letters.includes('mine.txt') && !letters.includes('theirs.txt'), letters.join());
 
-    // The other version is a click away; this one is put away, so that what follows has one drive of the two.
+    // The other version is a click away. This one is put away, so that the rest has only one of the two drives.
     await a.ok('drive', 'close', 'work-here', '--wait');
     await go(page, '#/drives');
     await page.getByRole('button', { name: 'Open work', exact: true }).click();
@@ -1186,12 +1186,12 @@ export async function place(page, { a }, shot) {
     const field = page.getByLabel('Folder', { exact: true });
     await field.fill(join(shelf, 'not-yet'));
     const chooser = await dialog(page, page.getByRole('button', { name: /^Browse/ }), 'Browse');
-    // What is not there is looked for from the nearest folder above it; files are no choice.
+    // If a path does not exist, the nearest existing folder above it is shown. Files cannot be chosen.
     await chooser.getByText(shelf, { exact: true }).waitFor();
     await chooser.getByRole('button', { name: 'letters' }).waitFor();
     assert.equal(await chooser.getByText('plan.txt').count(), 0);
     await chooser.getByRole('button', { name: 'New folder' }).click();
-    // A name is a name, whatever it looks like.
+    // A name is only a name, whatever it looks like.
     await chooser.getByLabel('Name of the new folder').fill('<b>50%25</b>');
     assert.deepEqual(await invalid(page), ['Name of the new folder']);
     await chooser.getByLabel('Name of the new folder').fill('<b>50%25');

@@ -1,5 +1,5 @@
-// The app's window, driven by tauri-driver with WebKit's own driver behind it (Debian's webkit2gtk-driver): they start the app, and
-// ask its page.
+// The app's window, driven by tauri-driver with WebKit's own driver behind it (Debian's webkit2gtk-driver). They start the app, and
+// send requests to its page.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -8,7 +8,7 @@ import { AXE_SCRIPT, judge, until } from './steps.mjs';
 
 const ELEMENT = 'element-6066-11e4-a52e-4f735466cecf';
 
-/** A port that nobody uses now. */
+/** A port that is unused now. */
 const freePort = () =>
   new Promise((done) => {
     const server = createServer().listen(0, '127.0.0.1', () => {
@@ -38,7 +38,7 @@ export async function launch(app, env) {
   const { sessionId } = await ask('POST', '/session', { capabilities: { alwaysMatch: options } });
   const page = new Page((method, path, body) => ask(method, `/session/${sessionId}${path}`, body));
   page.end = async () => {
-    // The app ends itself: what the driver leaves to it would go on beside the next one.
+    // The app ends itself. Anything that the driver leaves would run beside the next app.
     await page.evaluate("__TAURI__.core.invoke('quit')").catch(() => undefined);
     await page.ask('DELETE', '').catch(() => undefined);
     driver.kill();
@@ -51,12 +51,12 @@ class Page {
     this.ask = ask;
   }
 
-  /** What a function's body gives in the page. */
+  /** The result of a function body in the page. */
   evaluate(script, ...args) {
     return this.ask('POST', '/execute/sync', { script, args });
   }
 
-  /** What a promise in the page gives, or `refused: WHY`. */
+  /** The result of a promise in the page, or `refused: WHY`. */
   promised(expression) {
     const script = `const done = arguments[arguments.length - 1];
       Promise.resolve().then(() => ${expression}).then(done, (why) => done('refused: ' + (why?.message ?? why)));`;
@@ -71,25 +71,25 @@ class Page {
     return this.evaluate('return location.hash');
   }
 
-  /** Waits until the page says it. */
+  /** Waits until the page contains this text. */
   says(text) {
     return until(`the page says ${text}`, async () => (await this.text()).includes(text));
   }
 
-  /** Goes to a screen, and waits until it is there. */
+  /** Opens a screen, and waits until it is there. */
   async go(hash) {
     await this.evaluate('location.hash = arguments[0]', hash);
     await until(`there is ${hash}`, () => this.evaluate("return document.querySelector('h1') !== null"));
   }
 
-  /** No serious violation on this screen, in whatever state it is. */
+  /** No serious violation on this screen, in its current state. */
   async accessible(where) {
     await this.evaluate(AXE_SCRIPT);
     const found = await this.promised("axe.run(document, { resultTypes: ['violations'] })");
     judge(found.violations ?? assert.fail(`${where}: ${found}`), where);
   }
 
-  /** Types it into the field with this label, in the place of what is there. */
+  /** Types into the field with this label, replacing its text. */
   async type(label, text) {
     const script = `return [...document.querySelectorAll('input')].find(
       (one) => one.labels[0]?.textContent.trim() === arguments[0]) ?? null;`;
@@ -98,7 +98,7 @@ class Page {
     await this.ask('POST', `/element/${found[ELEMENT]}/value`, { text });
   }
 
-  /** Clicks what has this text or label, as a person does; of a choice, its name. */
+  /** Clicks the element with this text or label, as a person does; for a choice, its name. */
   async click(name) {
     const quoted = JSON.stringify(name);
     const value = `(//dialog[@open] | //body[not(.//dialog[@open])])//*[self::button or self::a or self::label]

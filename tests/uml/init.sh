@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first process of the guest: makes a place to run in, runs the command of run.sh, leaves its status, powers off.
+# The first process of the guest: prepares its file systems, runs the command of run.sh, leaves its status, and powers off.
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -24,7 +24,7 @@ while IFS= read -r line; do
 done <"$job/environment"
 export HOLDALL_UML=1
 for module in $(cat "$job/modules"); do
-    # The package keeps its modules outside of modprobe's directory.
+    # The package keeps its modules outside modprobe's directory.
     modprobe -d /usr/lib/uml/.. "$module" 2>/dev/null ||
         insmod "$(find "/usr/lib/uml/modules/$(uname -r)" -name "$module.ko" | head -n 1)" ||
         fail "no module $module for kernel $(uname -r)"

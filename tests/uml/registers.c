@@ -1,7 +1,7 @@
-// Preloaded to the User Mode Linux kernel, for computers whose processors save more than it has room for.
+// Preloaded into the User Mode Linux kernel, for computers whose processors save more registers than it has space for.
 //
-// It keeps the floating-point registers of its processes in 2,696 bytes: all that there was before AMX. The host takes its whole XSAVE
-// area or nothing (EFAULT, arch/x86/kernel/fpu/regset.c), so what the kernel hands over is laid over what the host has.
+// The kernel keeps the floating-point registers of its processes in 2,696 bytes, which was enough before AMX. The host accepts only
+// its whole XSAVE area (otherwise EFAULT, arch/x86/kernel/fpu/regset.c), so the kernel's bytes are copied over the host's area.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 
 static long (*next)(int, pid_t, void *, void *);
-// The stacks that it calls us on are small. It has one processor.
+// The stacks of the kernel's calls are small. It has one processor.
 static char whole[64 << 10];
 
 __attribute__((constructor)) static void find_next(void) {

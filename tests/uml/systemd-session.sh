@@ -1,20 +1,20 @@
-# What a machine with the unit goes through: systemd.sh runs it, with -eux.
+# Tests of a machine with the unit. systemd.sh runs this with -eux.
 at=/run/user/0/drive
 pid() { systemctl show holdall@0 --property MainPID --value; }
-# A command has started a service before systemd does, which takes over from it.
+# A command has started a daemon before systemd does. The service takes over from it.
 systemctl start user-runtime-dir@0
 holdall drive create d --store file:///run/store --size 64M --no-encryption
 holdall drive open d --at $at
 mounted=$(grep " $at " /proc/mounts)
 systemctl start holdall@0
-# It has notified: who comes after it finds its socket.
+# It has sent its notification, so its socket exists.
 test -S /run/user/0/holdall/daemon.sock
 holdall daemon status --json | grep -q "\"pid\":$(pid)\\b"
 test "$(grep " $at " /proc/mounts)" = "$mounted"
 another() {
     while [ "$(pid)" = "$1" ] || [ "$(systemctl is-active holdall@0)" != active ]; do sleep 0.1; done
 }
-# A program that has a file open all the time.
+# A program that keeps a file open.
 exec 3>$at/file
 echo begun >&3
 mounted=$(grep " $at " /proc/mounts)
@@ -35,7 +35,7 @@ test "$(grep " $at " /proc/mounts)" = "$mounted"
 exec 3>&-
 systemctl restart holdall@0
 test "$(cat $at/file | tr '\n' ' ')" = 'begun upgraded replaced '
-# Sessions and users' services end first, however long they take: longer than a service waits for whoever uses a drive.
+# Sessions and users' services end first, even if they take longer than a service waits for the users of a drive.
 systemctl start user@0 shutdown-of-all.target
 test -e $at/held
 systemctl stop shutdown-of-all.target

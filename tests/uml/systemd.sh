@@ -1,10 +1,10 @@
 #!/bin/sh
-# Boots systemd on a throw-away copy of the host's tree, inside the guest of run.sh, and has it run a script as a service.
+# Boots systemd on a temporary copy of the host's tree, inside the guest of run.sh, and makes it run a script as a service.
 #
 #     systemd.sh PROGRAMS UNIT SCRIPT      PROGRAMS: where holdall and holdalld are; UNIT is installed as holdall@.service
 #
-# Exit status: the script's. systemd is the first process of a namespace: the guest's own first process is init.sh. Only
-# what the script starts runs, beside the journal; the copy's upper layer is memory, so that nothing reaches the host.
+# Exit status: the script's. systemd is the first process of a namespace, since the guest's own first process is init.sh. Only units
+# started by the script run, and the journal. The copy's upper layer is memory, so nothing reaches the host.
 set -eu
 programs=$1 unit=$2 script=$3
 
@@ -26,7 +26,7 @@ for idle in systemd-tmpfiles-setup systemd-tmpfiles-setup-dev systemd-tmpfiles-c
     systemd-journal-flush systemd-sysctl systemd-modules-load systemd-update-utmp modprobe@; do
     ln -sf /dev/null $units/$idle.service
 done
-# logind's part, which needs D-Bus.
+# Does logind's work, which would need D-Bus.
 mkdir -p $units/user-runtime-dir@.service.d
 cat >$units/user-runtime-dir@.service.d/plain.conf <<'END'
 [Unit]
@@ -36,7 +36,7 @@ ExecStart=
 ExecStart=/bin/mkdir -p /run/user/%i
 ExecStop=
 END
-# What stands for a user's services and sessions: it uses a drive for as long as it takes to end. Like all that a shutdown ends, it
+# In place of a user's services and sessions: it uses a drive as long as it takes to end. Like everything that a shutdown ends, it
 # ends in one transaction with the drives.
 cat >$units/user@.service <<'END'
 [Unit]
@@ -50,7 +50,7 @@ END
 printf '[Unit]\nDefaultDependencies=no\n' >$units/shutdown-of-all.target
 mkdir -p $units/holdall@.service.d
 printf '[Unit]\nPartOf=shutdown-of-all.target\n' >$units/holdall@.service.d/shutdown.conf
-# Without what is for debuggers only: the upper layer is memory.
+# Without debug information, since the upper layer is memory.
 for program in holdall holdalld; do
     strip -o "usr/bin/$program" "$programs/$program"
 done
@@ -70,7 +70,7 @@ StandardError=file:/etc/holdall-output
 TimeoutStartSec=infinity
 END
 printf '[Unit]\nDefaultDependencies=no\nWants=script.service\n' >$units/script.target
-# At once, so that whoever waits in vain sees for what.
+# Printed at once, so that a person can see why it hangs.
 touch etc/holdall-output
 tail -f etc/holdall-output &
 container=uml unshare --fork --pid --mount-proc=/tmp/root/proc \
