@@ -619,8 +619,7 @@ impl World {
     /// Writes part of a block, as a client may that knows no block size.
     async fn write_bytes(&mut self, index: usize, device: &VolumeDevice) -> bool {
         let block = self.rng.random_range(0..BLOCKS);
-        // The write begins and ends inside the block, so the rest is read and written back. It still covers every stamp, in the
-        // first eight bytes of each 512.
+        // The write covers the first 4000 bytes, all that the model looks at. The rest of the block is read and written back.
         let stamp = self.model.write(index, BlockRange::new(block, 1));
         let data = model::data(stamp, 1);
         let write = device.write(block * BLOCK_BYTES, &data[..4000], Durability::Ordered);
