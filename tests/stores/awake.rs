@@ -62,7 +62,7 @@ fn keeps_the_computer_awake_only_while_a_closed_drive_uploads() {
     let a = Person::new(&bench, "a", &[("DBUS_SYSTEM_BUS_ADDRESS", bus.address())]);
     create(&bench, &a, &url);
     a.open();
-    // An open drive keeps the computer awake for nothing.
+    // An open drive does not keep the computer awake.
     std::fs::write(a.machine.mountpoint().join("note"), "one").unwrap();
     a.ok(&["drive", "sync", "d"]);
     assert!(logind.get().asked.is_empty(), "{:?}", logind.get().asked);

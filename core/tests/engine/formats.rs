@@ -41,7 +41,7 @@ fn opened(file: &[u8], named: &[Range<u64>]) -> (f64, u64) {
     let place = world.place("/file");
     let named: Vec<_> = named.iter().flat_map(|bytes| place.of(bytes.clone())).collect();
     let head = place.of(0..4096)[0];
-    // The file's beginning may share a chunk with directories, and so be kept.
+    // The file's beginning may share a chunk with directories, and so stay here: its middle is read, too.
     let middle = file.len() as u64 / 2 / 4096 * 4096;
     let then = place.of(middle..middle + 4096)[0];
     run(async {

@@ -1027,7 +1027,7 @@ fn unsent_changes_become_a_fork_in_a_promoted_replica() {
             put(&second, 0, byte).await;
             second.pusher().unwrap().sync().await.unwrap();
         }
-        // Collect often, since each collection may delete something else.
+        // Collect often, until everything that may be deleted is.
         for _ in 0..8 {
             put(&second, 2, 3).await;
             second.pusher().unwrap().collect().await.unwrap();
