@@ -457,7 +457,7 @@ mod tests {
         let card = card(&status, Moving::default());
         assert_eq!((card.state.tone, card.state.icon.as_str()), (Tone::Busy, "sync"));
         assert_eq!(card.reason.as_deref(), Some("5 MiB are still being uploaded."));
-        assert_eq!(card.consequence.as_deref(), Some("It goes on by itself while this computer is on."));
+        assert_eq!(card.consequence.as_deref(), Some("Uploading continues while this computer is on."));
         assert_eq!(said(&card).as_deref(), Some("Leave the computer on until everything is uploaded."));
         // Nobody uploads this one.
         status.draining = false;

@@ -52,7 +52,7 @@ async function refused({ dir, session }) {
       const { code, err } = await ended;
       assert.equal(code, 1);
       assert.match(err, why);
-      assert.match(err, /Nothing was changed: your files, and what is not uploaded yet, stay as they are\./);
+      assert.match(err, /Nothing was changed: your files are safe, and so are changes that are not uploaded yet\./);
     }
     const { code, err } = await run(app, [], { env: { ...session.env, DISPLAY: ':9999' } });
     assert.equal(code, 1);

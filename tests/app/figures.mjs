@@ -141,9 +141,9 @@ export async function load(browser, pages) {
       const later = await start({ pages, drives: 1, version: '9.8.7' });
       try {
         const other = await open(browser, later.url);
-        await other.getByText('and the service is of version 9.8.7').waitFor();
+        await other.getByText('and the background service has version 9.8.7').waitFor();
         await other.getByRole('button', { name: 'Reload' }).click();
-        await other.getByText('and the service is of version 9.8.7').waitFor();
+        await other.getByText('and the background service has version 9.8.7').waitFor();
         await other.close();
       } finally {
         later.stop();
@@ -295,7 +295,7 @@ export async function phone(browser, pages) {
       await go(page, '#/settings');
       await page.getByRole('button', { name: 'Look now' }).click();
       await page.getByText('1 problem was found').waitFor();
-      await page.getByText('What is well (1)').click();
+      await page.getByText('All right (1)').click();
       await page.getByText('The kernel has nbd.').waitFor();
       await narrow(page, 'settings, problems');
       await go(page, '#/activity');

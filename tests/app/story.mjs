@@ -70,7 +70,7 @@ export async function wizard(page, all, shot) {
     assert.deepEqual(await invalid(page), ['Server address', 'Bucket']);
     assert.ok(await page.getByRole('button', { name: 'Test connection' }).isDisabled());
     // Only addresses on this computer may go without TLS and without a warning.
-    const clear = page.getByText('Without https, others on the network can read what is sent: passwords too.');
+    const clear = page.getByText('Without https, others on the network can read everything that is sent, including passwords.');
     await page.getByLabel('Server address').fill('http://nas.example:9000');
     await clear.waitFor();
     await page.getByLabel('Server address').fill(stand.proxy);
@@ -233,7 +233,7 @@ export async function files(page, { a }) {
     await card.getByText('Paused', { exact: true }).waitFor();
     await save(join(a.mnt, 'paused.txt'), 'later\n');
     await card.getByText(/only on this computer$/).waitFor();
-    await card.getByText('What you save stays on this computer until uploads resume.').waitFor();
+    await card.getByText('Files that you save stay on this computer until uploads resume.').waitFor();
     await page
       .getByRole('navigation')
       .getByText(/^Paused by you, .* waiting$/)
@@ -456,7 +456,7 @@ export async function network(page, { a, stand }, shot) {
       .first();
     await tried.waitFor();
     const [what, , tries, next] = await tried.getByRole('cell').allInnerTexts();
-    assert.match(what, /^Segment\n\S/);
+    assert.match(what, /^Data\n\S/);
     assert.ok(Number(tries) >= 1, tries);
     assert.match(next, /\d:\d\d/);
     const states = await sameMap(page, a);
@@ -604,7 +604,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await until('the page has the focus', () => there.evaluate(() => document.activeElement?.tagName === 'H1'));
     const held = await dialog(there, there.getByRole('button', { name: 'Open work' }), 'held');
     await held.getByRole('heading', { name: /^work is open on / }).waitFor();
-    await held.getByText(/has not uploaded becomes a fork there\. Both versions are kept\.$/).waitFor();
+    await held.getByText(/has not uploaded become a fork there\. Both versions are kept\.$/).waitFor();
     await shotOf(there, 'take-over');
     await held.getByRole('button', { name: 'Take over' }).click();
     await there.getByRole('button', { name: 'Close work' }).waitFor();
@@ -743,7 +743,7 @@ export async function settings(page, { a }) {
     const look = region.getByRole('button', { name: 'Look now' });
     await look.focus();
     await page.keyboard.press('Enter');
-    const well = region.getByText(/^What is well/);
+    const well = region.getByText(/^All right \(/);
     await well.waitFor();
     await until('the focus stays', () => look.evaluate((one) => one === document.activeElement));
     const told = await a.holdall('doctor');
@@ -803,7 +803,7 @@ export async function security(page, { a, stand, dir }, shot) {
     const groups = await asked.locator('ol.groups code').allTextContents();
     const key = given(groups.join('-'));
     await accessible(page, 'New recovery key');
-    const leave = page.getByRole('heading', { name: 'Leave before the recovery key is written down?' });
+    const leave = page.getByRole('heading', { name: 'Leave without writing down the recovery key?' });
     await page.keyboard.press('Escape');
     await leave.waitFor();
     await asked.getByRole('button', { name: 'Cancel' }).click();
@@ -1104,14 +1104,14 @@ export async function again(page, all, shot) {
       page.getByRole('button', { name: 'Use the current version' }),
       'Use the current version',
     );
-    await use.getByText(/as its current version is, of \S+, .*\. The fork stays here\.$/).waitFor();
+    await use.getByText(/with the current version from \S+, .*\. The fork is kept\.$/).waitFor();
     await use.getByRole('button', { name: 'Close and reopen' }).click();
     await use.waitFor({ state: 'detached' });
     assert.ok((await letters()).includes('final.txt') && !(await letters()).includes('draft.txt'));
 
     // Differences are shown by file, and both versions stay unchanged.
     await page.getByRole('button', { name: 'Compare files' }).click();
-    await page.getByRole('heading', { name: /^What differs: / }).waitFor();
+    await page.getByRole('heading', { name: /^Differences: / }).waitFor();
     for (const [file, had] of [
       ['letters/2026/draft.txt', /^\d.*not there$/],
       ['letters/2026/final.txt', /^not there\d/],
@@ -1144,7 +1144,7 @@ export async function again(page, all, shot) {
     const { mountpoint } = await a.status('work');
     await go(page, '#/forks');
     const use = await dialog(page, page.getByRole('button', { name: 'Use this fork' }), 'Use this fork');
-    await use.getByText(/^The fork of \S+ \(this computer\), .* becomes a drive of its own/).waitFor();
+    await use.getByText(/^The fork from \S+ \(this computer\), .* becomes a separate drive/).waitFor();
     await use.getByText('work will be closed for this. Close its files first.').waitFor();
     await use.getByLabel('Name of the drive').fill('work');
     await use.getByText('This computer already has a drive called work.').waitFor();
