@@ -34,13 +34,13 @@ mod wishes;
 const RENDERER_VARIABLE: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
 
 const HELP: &str = "\
-Shows Holdall's drives in a window and in the tray, and starts the background service if it does not run.
+Shows Holdall's drives in a window and in the tray, and starts the background service if it is not running.
 
 Usage: holdall-app [--background]
 
-  --background   begins in the tray, without a window
-  --version      prints the version
-  --help         prints this";
+  --background   start in the tray, without a window
+  --version      print the version
+  --help         print this help";
 
 fn main() -> ExitCode {
     let mut in_background = false;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             _ => {
                 let _ = writeln!(
                     std::io::stderr(),
-                    "holdall-app: {} is no option.\n\n{HELP}",
+                    "holdall-app: unknown option {}.\n\n{HELP}",
                     argument.to_string_lossy()
                 );
                 return ExitCode::from(2);

@@ -23,7 +23,7 @@ pub async fn run(arguments: &ActivityArguments, session: &Session<'_>) -> Result
 
 fn shown(rows: &[ActivityRow], now: &Zoned) -> String {
     if rows.is_empty() {
-        return "Nothing of this kind is known".to_owned();
+        return "No activity of this kind".to_owned();
     }
     let mut table = Table::new(["WHEN", "DRIVE", "KIND", "WHAT"]);
     for row in rows {

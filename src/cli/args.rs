@@ -25,10 +25,10 @@ pub struct Arguments {
     /// Print results, progress and errors as JSON
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 100)]
     pub json: bool,
-    /// Show the names of objects in full
+    /// Show object names in full
     #[arg(long, short, global = true, help_heading = "Everywhere", display_order = 101)]
     pub verbose: bool,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: Command,
 }
@@ -42,37 +42,37 @@ Examples:
 
 const LONG_AFTER: &str = "\
 Examples:
-  Make a drive whose data lives in a directory of a NAS, and open it:
+  Create a drive whose data is stored in a directory of a NAS, and open it:
     holdall drive create work --store file:///mnt/nas/work
     holdall open work
 
-  Close it once everything is uploaded, then use it on another computer:
+  Close it, wait until everything is uploaded, then use it on another computer:
     holdall close work --wait
     holdall drive add work --store file:///mnt/nas/work
     holdall open work
 
-With --json the result goes to standard output as one document. Progress goes to standard error, one object
-a line, and so does an error: {code, message, consequence, action}.
+With --json the result is written to standard output as one document. Progress is written to standard error, one
+object per line, and so is an error: {code, message, consequence, action}.
 
 Exit codes:
   0  done                         5  the store cannot be reached
-  1  failed                       6  passphrase or access key are wrong or missing
-  2  wrong usage                  7  something is damaged
+  1  failed                       6  passphrase or access key is wrong or missing
+  2  wrong usage                  7  data is damaged
   3  not found                    8  some changes are only on this computer
   4  another computer has it    130  interrupted
 
 Environment:
-  HOLDALL_STATE_DIR    what must be kept: drives, changes waiting to upload, keys; and daemon.log
+  HOLDALL_STATE_DIR    data that must be kept: drives, changes waiting to upload, keys; and daemon.log
                        [default: ~/.local/state/holdall]
-  HOLDALL_CACHE_DIR    what can be downloaded again [default: ~/.cache/holdall]
+  HOLDALL_CACHE_DIR    data that can be downloaded again [default: ~/.cache/holdall]
   HOLDALL_RUNTIME_DIR  the daemon's socket [default: $XDG_RUNTIME_DIR/holdall]
   HOLDALL_LOG          how much the daemon logs; see holdall daemon --help
   NO_COLOR             print without colour";
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make, open and look after drives
+    /// Create, open and manage drives
     #[command(subcommand, after_help = drive::EXAMPLES)]
     Drive(DriveCommand),
     /// Open a drive (short for holdall drive open)
@@ -81,98 +81,98 @@ pub enum Command {
     /// Close a drive (short for holdall drive close)
     #[command(after_help = "Examples:\n  holdall close work\n  holdall close work --wait")]
     Close(drive::Close),
-    /// List the drives, or show one (short for holdall drive list and holdall drive status)
+    /// List all drives, or show one (short for holdall drive list and holdall drive status)
     #[command(after_help = "Examples:\n  holdall ls\n  holdall ls work")]
     Ls {
-        /// The drive; without, all of them
+        /// The drive [default: all drives]
         #[arg(value_parser = drive::name)]
         name: Option<String>,
     },
-    /// Log in to stores, and try what they can do
+    /// Log in to stores, and test them
     #[command(subcommand, after_help = store::EXAMPLES)]
     Store(StoreCommand),
-    /// Show or set what all drives may take of the network
+    /// Show or set limits: bandwidth, cache, pauses, quiet hours, proxy
     ///
-    /// A limit holds for all drives and stores together, at once, and stays until it is changed. What a program waits for
-    /// goes before what is fetched in the background.
+    /// Limits on bandwidth apply to all drives and stores together. Every limit takes effect at once and stays until it is
+    /// changed. Data that a program waits for goes before data that is fetched in the background.
     #[command(after_help = LIMITS_EXAMPLES)]
     Limits(LimitsArguments),
-    /// Always keep files on this computer, so that they are there offline
+    /// Always keep files on this computer, so that you can use them offline
     ///
-    /// What is missing is downloaded now; what is added later below a folder follows by itself. On a terminal this waits until
-    /// all of it is here, and shows how far it is; Ctrl-C ends the wait, and not the pin.
+    /// Missing files are downloaded now, and files that are added to a pinned folder later are kept too. On a terminal, the
+    /// command waits until everything is here and shows progress. Ctrl-C stops the waiting; the files stay pinned.
     #[command(after_help = pins::PIN_EXAMPLES)]
     Pin(pins::Pin),
-    /// Keep files no more than others: they go once the room is needed
+    /// Stop keeping files on this computer: they stay until the space is needed
     #[command(after_help = pins::UNPIN_EXAMPLES)]
     Unpin(pins::Which),
-    /// Show what is always kept on this computer, and how far it is here
+    /// Show which files are always kept on this computer, and how much of them is here
     #[command(
         after_help = "Examples:\n  holdall pins\n  holdall pins work --json | jq '.[] | select(.files_ready < .files_total)'"
     )]
     Pins {
-        /// The drive; without, all of them
+        /// The drive [default: all drives]
         #[arg(value_parser = drive::name)]
         name: Option<String>,
     },
-    /// Take files out of this computer's cache, to have the room; they stay in the store
+    /// Free the space that files take on this computer; they stay in the store
     ///
-    /// What waits to be uploaded stays, and so does what is pinned.
+    /// Pending uploads, folder listings and pinned files are kept.
     #[command(after_help = pins::EVICT_EXAMPLES)]
     Evict(pins::Which),
     /// Wait until enough of a file or folder is on this computer
     ///
-    /// It is downloaded from its beginning meanwhile, and not pinned. Exits with 1 if the time is over before, and with 5 if the
-    /// store cannot be reached.
+    /// Downloads it from the beginning, and does not pin it. Exits with 1 if the timeout ends first, and with 5 if the store cannot
+    /// be reached.
     #[command(after_help = pins::WAIT_EXAMPLES)]
     Wait(pins::Wait),
-    /// Show every drive, and what still waits to be uploaded
+    /// Show all drives, and how much is still to be uploaded
     #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
     Status,
-    /// Look for what may be wrong on this computer
+    /// Look for problems on this computer
     #[command(after_help = "Examples:\n  holdall doctor\n  holdall doctor --repair")]
     Doctor {
-        /// Mend what can be mended without losing anything
+        /// Fix problems that can be fixed safely
         #[arg(long)]
         repair: bool,
     },
-    /// Show what has happened, newest first
+    /// Show recent activity, newest first
     #[command(after_help = ACTIVITY_EXAMPLES)]
     Activity(ActivityArguments),
-    /// Collect what somebody who is asked for help wants to see, without secrets
+    /// Write a support report, without passwords and keys
     ///
-    /// Versions, states, limits, what a look at this computer finds, and the end of the log. Passphrases, keys, and who logs in to
-    /// stores are left out. Nothing is sent anywhere: read it before you give it away.
+    /// It contains versions, states, limits, the findings of holdall doctor, and the end of the log. Passphrases, keys and the users
+    /// of stores are left out. Nothing is sent anywhere: read the report before you share it.
     #[command(after_help = "Examples:\n  holdall diagnostics | less\n  holdall diagnostics --out report.txt")]
     Diagnostics {
-        /// Write it to this file, which must not be there yet
+        /// Write it to this file, which must not exist yet
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Follow what happens, until interrupted
+    /// Show events as they happen, until interrupted
     #[command(after_help = "Examples:\n  holdall events\n  holdall events --json | jq .event")]
     Events,
     /// Show the drives in a browser on this computer
     ///
-    /// Prints an address that lets one browser in, once and within five minutes; it stays in. Run it again for another one. The
-    /// pages are served on 127.0.0.1 alone, to your own programs alone, until holdall web --stop. After a restart of the background
-    /// service they are served again at the same port, to the same browsers.
+    /// Prints an address that signs in one browser. It works once, within five minutes; the browser stays signed in. For another
+    /// browser, run the command again. The pages are served at 127.0.0.1 only, and to your own programs only, until you run
+    /// holdall web --stop. After a restart of the background service they are served again, at the same port and to the same browsers.
     #[command(after_help = WEB_EXAMPLES, after_long_help = WEB_LONG_AFTER)]
     Web(WebArguments),
     /// Run the background service in the foreground, or stop it
     ///
-    /// Other commands start the background service when it does not run; it then writes to daemon.log in the state
-    /// directory (~/.local/state/holdall). This is for service managers and for a look at what it prints.
+    /// Other commands start the background service if it is not running; it then logs to daemon.log in the state directory
+    /// (~/.local/state/holdall). Use this command for service managers, or to watch the log.
     #[command(
         after_help = "Examples:\n  holdall daemon\n  holdall daemon stop",
         after_long_help = DAEMON_LONG_AFTER
     )]
     Daemon {
-        /// Without one, run it
+        /// Without a command, run the service
         #[command(subcommand)]
         command: Option<DaemonCommand>,
     },
-    /// Print completions for a shell
+    /// Print the completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
@@ -213,37 +213,37 @@ Examples:
 /// `limits`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimitsArguments {
-    /// Bytes in a second to stores, such as 500K or 2M; off is no limit
+    /// Most bytes per second to stores, such as 500K or 2M; off removes the limit
     #[arg(long, value_name = "RATE")]
     pub up: Option<Rate>,
-    /// Bytes in a second from stores
+    /// Most bytes per second from stores
     #[arg(long, value_name = "RATE")]
     pub down: Option<Rate>,
-    /// Bytes of the local disk for the cache of each drive, such as 20G; auto is half of the disk
+    /// Most disk space for the cache of each drive, such as 20G; auto is half of the disk
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<CacheSize>,
-    /// Set --cache for this drive alone; auto makes it follow the limit for each again
+    /// Set --cache for this drive only; auto makes it follow the limit for all drives again
     #[arg(long, value_name = "NAME", requires = "cache", value_parser = drive::name)]
     pub drive: Option<String>,
-    /// The same for all drives together, also those that are closed; auto is no limit
+    /// Most disk space for the caches of all drives together, open or closed; auto removes the limit
     #[arg(long, value_name = "SIZE")]
     pub cache_total: Option<CacheSize>,
-    /// How programs are served that read the beginnings of one file after another
+    /// How to serve programs that read the beginnings of one file after another, such as indexers
     #[arg(long, value_name = "HOW")]
     pub indexers: Option<Indexers>,
-    /// What uploads and background downloads do where the network counts what it carries
+    /// How to treat uploads and background downloads on a metered network
     #[arg(long, value_name = "WHAT")]
     pub on_metered: Option<OnMetered>,
-    /// Pause uploads and background downloads of all drives for so long, such as 1h; off ends that
+    /// Pause uploads and background downloads of all drives for this time, such as 1h; off ends the pause
     #[arg(long, value_name = "TIME")]
     pub pause: Option<Pause>,
-    /// Hours in which they wait, such as 08:00-18:00 or "mon-fri 22:00-06:00"; off is none
+    /// Pause uploads and background downloads at these hours, such as 08:00-18:00 or "mon-fri 22:00-06:00"; off removes the hours
     #[arg(long, value_name = "HOURS")]
     pub quiet: Option<quiet::Quiet>,
     /// The HTTP proxy for stores: http://HOST:PORT, environment (HTTPS_PROXY and NO_PROXY of the service), or off
     #[arg(long, value_name = "PROXY")]
     pub proxy: Option<String>,
-    /// Hosts that are asked without it, such as nas.lan,10.0.0.0/8
+    /// Hosts to reach without the proxy, such as nas.lan,10.0.0.0/8
     #[arg(long, value_name = "HOSTS", requires = "proxy")]
     pub proxy_except: Option<String>,
     /// A file with USER:PASSWORD for the proxy; - is standard input
@@ -302,9 +302,9 @@ impl std::str::FromStr for Rate {
 /// How programs that scan a drive are served.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Indexers {
-    /// Two of their reads at a time, and nothing is fetched ahead of them
+    /// Serve two reads at a time, and do not read ahead
     Slow,
-    /// As any program
+    /// Serve them like any program
     Full,
 }
 
@@ -317,12 +317,12 @@ impl From<Indexers> for crate::api::Indexers {
     }
 }
 
-/// What is done on a metered network.
+/// How uploads and background downloads are treated on a metered network.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum OnMetered {
-    /// They wait for another network
+    /// Wait for another network
     Pause,
-    /// They go on as everywhere
+    /// Continue as on any network
     GoOn,
 }
 
@@ -350,38 +350,38 @@ Examples:
 On a computer without a screen:
   holdall web --port 8420
   ssh -L 8420:127.0.0.1:8420 that-computer     on the computer where you are; then open the address there
-  holdall web --listen 0.0.0.0:8443            or serve them to other computers, with a password
+  holdall web --listen 0.0.0.0:8443            or serve the pages to other computers, with a password
 
-Whoever knows that password can do everything with your drives. It is kept as a hash.
-Without --certificate the service makes a certificate of its own: browsers warn of it once, and you
-compare its fingerprint. Run the command again after a certificate of yours was renewed. The service
-listens again after each restart, until holdall web --stop.";
+Anyone who knows the password can do everything with your drives. It is stored as a hash.
+Without --certificate the service creates its own certificate: browsers warn about it once, and you
+compare its fingerprint. After you renew a certificate of your own, run the command again. The service
+listens again after each restart, until you run holdall web --stop.";
 
 /// `web`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WebArguments {
-    /// The port of 127.0.0.1; without, the one that is served already, else the last one, else any that is free
+    /// The port at 127.0.0.1 [default: the one in use, else the last one, else any free port]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Open it in the default browser
+    /// Open the address in the default browser
     #[arg(long)]
     pub open: bool,
-    /// Serve the pages no more; every browser is out
+    /// Stop serving the pages, and sign out all browsers
     #[arg(long, conflicts_with_all = ["port", "open", "listen"])]
     pub stop: bool,
-    /// Serve them to browsers of other computers too, at this address of this computer (0.0.0.0: at all of them)
+    /// Serve the pages to browsers on other computers too, at this address of this computer (0.0.0.0: all its addresses)
     #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["port", "open"])]
     pub listen: Option<String>,
     /// Read the password for other computers from this file (- is standard input)
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub password_file: Option<PathBuf>,
-    /// The certificate for other computers, in PEM; without, one that is made here
+    /// The certificate for other computers, in PEM [default: one that Holdall creates]
     #[arg(long, value_name = "FILE", requires = "listen", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// The private key of --certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Without TLS, for a proxy on this computer that does it and passes on Host and X-Forwarded-For: only at an address of loopback
+    /// Serve without TLS, only at a loopback address: for a proxy on this computer that adds TLS and passes on Host and X-Forwarded-For
     #[arg(long, requires = "listen", conflicts_with = "certificate")]
     pub no_tls: bool,
 }
@@ -395,19 +395,22 @@ Examples:
 /// `activity`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ActivityArguments {
-    /// The drive; without, all of them
+    /// The drive [default: all drives]
     #[arg(value_parser = drive::name)]
     pub name: Option<String>,
-    /// Only of this kind: opened, closed, uploaded, snapshot, pin, conflict, network, attention, drive
+    /// Only this kind: opened, closed, uploaded, snapshot, pin, conflict, network, attention, drive
     #[arg(long, value_name = "KIND", value_parser = activity_kind)]
     pub kind: Option<crate::api::ActivityKind>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub limit: u32,
 }
 
 fn activity_kind(text: &str) -> Result<crate::api::ActivityKind, String> {
-    serde_json::from_value(text.into()).map_err(|_| "it is none of the kinds that there are".to_owned())
+    serde_json::from_value(text.into()).map_err(|_| {
+        "unknown kind: use opened, closed, uploaded, snapshot, pin, conflict, network, attention or drive"
+            .to_owned()
+    })
 }
 
 const DAEMON_LONG_AFTER: &str = "\
@@ -417,26 +420,26 @@ Examples:
   HOLDALL_LOG=debug holdall daemon
 
 Log:
-  In the foreground it goes to the terminal, under systemd to the journal (journalctl _UID=$(id -u)
-  _COMM=holdalld), else to daemon.log in the state directory: at 4 MiB that becomes daemon.log.old, and a new one begins.
-  HOLDALL_LOG says how much of it [default: info,sled=warn]: error, warn, info, debug or trace, for everything or for
-  a part, such as info,holdall_core::push=debug. No passphrase or key is ever logged.";
+  In the foreground the service logs to the terminal, under systemd to the journal (journalctl _UID=$(id -u)
+  _COMM=holdalld), else to daemon.log in the state directory. At 4 MiB that file becomes daemon.log.old, and a new one begins.
+  HOLDALL_LOG sets how much is logged [default: info,sled=warn]: error, warn, info, debug or trace, for everything or for
+  a part, such as info,holdall_core::push=debug. Passphrases and keys are never logged.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   holdall completions bash > ~/.local/share/bash-completion/completions/holdall
   holdall completions fish > ~/.config/fish/completions/holdall.fish";
 
-/// What to do with the daemon.
+/// A command for the daemon.
 #[derive(Debug, Subcommand)]
 pub enum DaemonCommand {
-    /// Stop it; open drives stay mounted for the next one where that is possible
+    /// Stop the background service; open drives stay mounted for the next one if possible
     #[command(after_help = "Example:\n  holdall daemon stop")]
     Stop,
-    /// Show whether it runs
+    /// Show whether the background service is running
     #[command(after_help = "Example:\n  holdall daemon status")]
     Status,
-    /// Print what programs can ask of it, as an OpenAPI document; it need not run
+    /// Print the API as an OpenAPI document; the service need not run
     #[command(after_help = "Example:\n  holdall daemon openapi | jq '.paths | keys'")]
     Openapi,
 }

@@ -215,9 +215,9 @@ fn gone(error: impl std::fmt::Display) -> CliError {
 fn stopped(how: &str) -> CliError {
     CliError::new(
         Code::NoDaemon,
-        format!("The background service stopped before it had answered ({how})."),
-        "Your changes are safe on this computer. What was asked for may or may not have been done.",
-        [Action::Status, Action::tell("That starts the background service again.")],
+        format!("The background service stopped before it answered ({how})."),
+        "Your changes are safe on this computer. The command may or may not have taken effect.",
+        [Action::Status, Action::tell("This also starts the background service again.")],
     )
 }
 
@@ -225,9 +225,12 @@ fn stopped(how: &str) -> CliError {
 pub fn not_understood(why: &str) -> CliError {
     CliError::new(
         Code::Failed,
-        format!("The background service's answer makes no sense to this version of holdall: {why}."),
-        "Your data is not affected. What was asked for may have been done.",
-        [Action::tell("If Holdall was updated, the old version still runs."), Action::Restart],
+        format!("This version of holdall does not understand the background service's answer: {why}."),
+        "Your data is not affected. The command may have taken effect.",
+        [
+            Action::tell("If Holdall was updated, the old version of the service is still running."),
+            Action::Restart,
+        ],
     )
 }
 

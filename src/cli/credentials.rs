@@ -78,7 +78,7 @@ impl Given<'_> {
 }
 
 const S3_FORMS: &str = "Give a file with [default] and aws_access_key_id = ..., aws_secret_access_key = ... as AWS's tools \
-                        have it, the CSV of a console, or {\"access_key\": ..., \"secret_key\": ...}.";
+                        write it, the CSV of a console, or {\"access_key\": ..., \"secret_key\": ...}.";
 const WEBDAV_FORMS: &str =
     "Give a file with user:password, or {\"user\": ..., \"password\": ...}, or {\"token\": ...}.";
 

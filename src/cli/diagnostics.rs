@@ -19,7 +19,7 @@ pub async fn run(out: Option<&Path>, session: &Session<'_>) -> Result<(), CliErr
     let Some(path) = out else { return output.line(&text) };
     write(path, &text)?;
     let told = serde_json::json!({"path": path, "files": bundle.files.len()});
-    output.done(&told, &format!("{} has all of it. Read it before you give it away.", path.display()))
+    output.done(&told, &format!("The report is in {}. Read it before you share it.", path.display()))
 }
 
 fn text(bundle: &Diagnostics) -> String {
@@ -35,8 +35,8 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
         CliError::new(
             Code::Failed,
             format!("{} cannot be written: {}.", path.display(), why(&error)),
-            "Nothing was written over.",
-            "Give the name of a file that is not there yet.",
+            "No file was overwritten.",
+            "Give the name of a file that does not exist yet.",
         )
     })
 }

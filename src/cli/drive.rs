@@ -49,14 +49,16 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         }
         DriveCommand::Pause(drive) => {
             let value = client.post(&route(&drive.name, "pause"), &json!({})).await?;
-            let words =
-                |drive: &DriveStatus, _| format!("{} uploads nothing until it is resumed", drive.name);
+            let words = |drive: &DriveStatus, _| {
+                format!("Uploads of {} are paused until you resume them", drive.name)
+            };
             output.result(&value, words).map(drop)
         }
         DriveCommand::Resume(drive) => {
             let value = client.post(&route(&drive.name, "resume"), &json!({})).await?;
-            let words =
-                |drive: &DriveStatus, _| format!("{} uploads again: {}", drive.name, status::uploads(drive));
+            let words = |drive: &DriveStatus, _| {
+                format!("Uploads of {} are resumed: {}", drive.name, status::uploads(drive))
+            };
             output.result(&value, words).map(drop)
         }
         DriveCommand::List => {
@@ -79,11 +81,11 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         }
         DriveCommand::UploadNow(drive) => {
             let value = client.post(&route(&drive.name, "upload-now"), &json!({})).await?;
-            output.done(&value, &format!("What waits of {} is being uploaded", drive.name))
+            output.done(&value, &format!("Pending changes of {} are being uploaded", drive.name))
         }
         DriveCommand::StopPrefetch(drive) => {
             let value = client.post(&route(&drive.name, "prefetch/stop"), &json!({})).await?;
-            output.done(&value, &format!("{} fetches only what is read or pinned", drive.name))
+            output.done(&value, &format!("{} now fetches only data that is read or pinned", drive.name))
         }
         DriveCommand::Map(drive) => {
             let value = client.get(&route(&drive.name, "map")).await?;
@@ -97,7 +99,7 @@ pub async fn run(command: &DriveCommand, session: &Session<'_>) -> Result<(), Cl
         }
         DriveCommand::Gc { drive, stop: true } => {
             let value = client.post(&route(&drive.name, "gc/stop"), &json!({})).await?;
-            output.done(&value, &format!("No space is being freed in the store of {}", drive.name))
+            output.done(&value, &format!("The cleanup in the store of {} is stopped", drive.name))
         }
         DriveCommand::Gc { drive, stop: false } => {
             let value = client.post(&route(&drive.name, "gc"), &json!({})).await?;
@@ -161,7 +163,7 @@ async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<()
             let label = label.clone().unwrap_or_else(|| Zoned::now().strftime("%Y-%m-%d-%H%M%S").to_string());
             let value = client.post(&route(&drive.name, "snapshots"), &api::Label { label }).await?;
             let words =
-                |snapshot: &Snapshot, _| format!("Snapshot {} of {} is kept", snapshot.label, drive.name);
+                |snapshot: &Snapshot, _| format!("Snapshot {} of {} is taken", snapshot.label, drive.name);
             output.result(&value, words).map(drop)
         }
         SnapshotCommand::List { drive, all } => {
@@ -179,7 +181,7 @@ async fn snapshot(command: &SnapshotCommand, session: &Session<'_>) -> Result<()
 async fn passphrase(name: &str, file: Option<&Path>, session: &Session<'_>) -> Result<(), CliError> {
     let new_passphrase = secrets::new_passphrase(file, name, "--new-passphrase-file FILE").await?;
     let value = session.client.post(&route(name, "passphrase"), &api::Passphrase { new_passphrase }).await?;
-    session.output.done(&value, &format!("{name} has a new passphrase. Its recovery key stays the same"))
+    session.output.done(&value, &format!("{name} has a new passphrase. The recovery key stays the same"))
 }
 
 /// A person said no.

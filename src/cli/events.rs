@@ -32,7 +32,7 @@ async fn follow_daemons(paths: &Paths, output: Output) -> Result<(), CliError> {
             print_all(answer, output).await?;
         }
         if !output.json {
-            terminal::say("The background service has stopped; waiting for it.");
+            terminal::say("The background service has stopped; waiting until it runs again.");
         }
         stream = loop {
             sleep(RECONNECT_INTERVAL).await;

@@ -47,11 +47,11 @@ impl From<PathsError> for CliError {
             PathsError::NotPrivate { path } => {
                 let path = path.display().to_string();
                 let actions = [
-                    Action::tell("See whose it is."),
+                    Action::tell("See who owns it."),
                     Action::run(&["ls", "-ld", &path]),
-                    Action::tell("If it is yours, close it to others."),
+                    Action::tell("If it is yours, take write permission from others."),
                     Action::run(&["chmod", "go-w", &path]),
-                    Action::tell("If not, set HOLDALL_RUNTIME_DIR to a directory of yours."),
+                    Action::tell("If not, set HOLDALL_RUNTIME_DIR to a directory of your own."),
                 ];
                 (Code::Privileges, actions.into())
             }
@@ -71,7 +71,7 @@ impl From<io::Error> for CliError {
             _ => CliError::new(
                 Code::Failed,
                 format!("Cannot print the result: {}.", why(&error)),
-                "What was asked for may have been done.",
+                "The command may have taken effect.",
                 Action::Status,
             ),
         }

@@ -44,7 +44,7 @@ fn how_far(progress: &Progress) -> String {
 
 const SEE_LIST: Action = Action::ListDrives;
 const SEE_STATUS: Action = Action::Status;
-const DONE_ALREADY: &str = "It may have been done already.";
+const DONE_ALREADY: &str = "The change may already have taken effect.";
 
 fn nothing_done() -> (&'static str, Actions) {
     (NOTHING_DONE, Actions::default())
@@ -62,23 +62,29 @@ fn left(command: &Command) -> (&'static str, Actions) {
         }
         Command::Store(StoreCommand::List) => return nothing_done(),
         Command::Store(StoreCommand::Test { .. }) => {
-            return ("Small objects of the test may be left in the store, under probe/.", Actions::default());
+            return (
+                "Small objects from the test may be left in the store, under probe/.",
+                Actions::default(),
+            );
         }
         Command::Pin(pin) if pin.dry_run || pin.status => return nothing_done(),
         Command::Pin(_) => {
             return (
-                "What was pinned by then stays so, and what is missing of it is downloaded in the background.",
+                "Files that were pinned already stay pinned, and missing files are downloaded in the background.",
                 Action::Pins { drive: None }.into(),
             );
         }
         Command::Unpin(_) => return (DONE_ALREADY, Action::Pins { drive: None }.into()),
         Command::Pins { .. } => return nothing_done(),
         Command::Evict(_) => {
-            return ("Some of it may be out of the cache already. It is in the store.", SEE_STATUS.into());
+            return (
+                "Some space may have been freed already. The files are in the store.",
+                SEE_STATUS.into(),
+            );
         }
         Command::Wait(_) => {
             return (
-                "What was downloaded is here, until the room is needed. Nothing is pinned.",
+                "Downloaded data stays until the space is needed. Nothing is pinned.",
                 Actions::default(),
             );
         }
@@ -86,13 +92,16 @@ fn left(command: &Command) -> (&'static str, Actions) {
         Command::Web(_) => {
             return ("The pages may be served already.", Action::Web.into());
         }
-        Command::Limits(_) => return ("They may have been changed already.", Action::Limits.into()),
+        Command::Limits(_) => return ("The limits may have been changed already.", Action::Limits.into()),
         Command::Doctor { repair: false } => return nothing_done(),
         Command::Doctor { repair: true } => {
-            return ("Some of it may have been repaired already.", Action::Doctor.into());
+            return ("Some problems may have been fixed already.", Action::Doctor.into());
         }
         Command::Daemon { .. } => {
-            return ("It may still be stopping.", Action::run(&["holdall", "daemon", "status"]).into());
+            return (
+                "The background service may still be stopping.",
+                Action::run(&["holdall", "daemon", "status"]).into(),
+            );
         }
         Command::Status | Command::Events | Command::Completions { .. } | Command::Man { .. } => {
             return nothing_done();
@@ -100,19 +109,18 @@ fn left(command: &Command) -> (&'static str, Actions) {
     };
     match command {
         DriveCommand::Create(_) | DriveCommand::Add(_) | DriveCommand::Clone { .. } => (
-            "The drive is there only if its last step had been done; an unfinished one is no drive.",
+            "The drive exists only if the last step was finished; otherwise nothing usable is left.",
             SEE_LIST.into(),
         ),
         DriveCommand::Open(_) => {
-            ("The drive is not opened, unless its last step had been done.", SEE_STATUS.into())
+            ("The drive is not open, unless the last step was finished.", SEE_STATUS.into())
         }
-        DriveCommand::Close(close) if close.wait => (
-            "The drive may be closed already. What waits to be uploaded is safe on this computer.",
-            SEE_STATUS.into(),
-        ),
+        DriveCommand::Close(close) if close.wait => {
+            ("The drive may be closed already. Pending uploads are safe on this computer.", SEE_STATUS.into())
+        }
         DriveCommand::Close(_) => ("The drive may be closed already.", SEE_STATUS.into()),
         DriveCommand::Sync(_) => (
-            "What was uploaded stays. The rest is safe on this computer and is uploaded later.",
+            "Uploaded changes stay in the store. The rest is safe on this computer and is uploaded later.",
             SEE_STATUS.into(),
         ),
         DriveCommand::List | DriveCommand::Status { .. } | DriveCommand::Map(_) | DriveCommand::Queue(_) => {
@@ -120,7 +128,7 @@ fn left(command: &Command) -> (&'static str, Actions) {
         }
         DriveCommand::Check(_) => ("Nothing was changed; the check is not complete.", Actions::default()),
         DriveCommand::Gc { .. } => (
-            "What was deleted was not needed by any version. The rest can be deleted later.",
+            "Only data that no version needs was deleted. The rest can be deleted later.",
             Actions::default(),
         ),
         DriveCommand::UploadNow(_)
@@ -132,36 +140,36 @@ fn left(command: &Command) -> (&'static str, Actions) {
         DriveCommand::Snapshot(
             SnapshotCommand::Create { drive, .. } | SnapshotCommand::Delete { drive, .. },
         ) => (
-            "It may have been done already. The drive itself is unchanged.",
+            "The change may already have taken effect. The drive itself is unchanged.",
             Action::Snapshots { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Replica(ReplicaCommand::Status(_)) => nothing_done(),
         DriveCommand::Replica(ReplicaCommand::Add { drive, .. }) => (
-            "It may have been added already. What is missing there is copied while the drive is open.",
+            "The replica may have been added already. The rest is copied while the drive is open.",
             Action::Replicas { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Replica(ReplicaCommand::Remove { drive, .. }) => (
-            "It may have been done already. What the replica has stays there.",
+            "The change may already have taken effect. The replica's data stays there.",
             Action::Replicas { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Replica(ReplicaCommand::Promote { .. }) => (
             "The drive is either in its former store or in the replica. Nothing was deleted in either.",
-            "Run the command again: it goes on where it was cut off.".into(),
+            "Run the command again: it continues where it was interrupted.".into(),
         ),
         DriveCommand::Rollback { .. } => {
-            ("The drive is either as it was, or wholly as the snapshot.", SEE_STATUS.into())
+            ("The drive is either unchanged, or completely restored to the snapshot.", SEE_STATUS.into())
         }
         DriveCommand::Forks { command: None | Some(ForkCommand::Compare { .. }), .. } => nothing_done(),
         DriveCommand::Forks { drive, command: Some(_), .. } => (
-            "It may have been done already. The drive itself is unchanged.",
+            "The change may already have taken effect. The drive itself is unchanged.",
             Action::Forks { drive: Some(drive.name.clone()) }.into(),
         ),
         DriveCommand::Passphrase { .. } => {
             ("The passphrase is either the old or the new one.", "Run the command again to be sure.".into())
         }
         DriveCommand::RecoveryKey { .. } => (
-            "The recovery key may be another one already, which nobody has seen. The passphrase stays good.",
-            "Run the command again for one that you know.".into(),
+            "The drive may already have a new recovery key, which was not shown. The passphrase still works.",
+            "Run the command again for a recovery key that you can write down.".into(),
         ),
         DriveCommand::Remove { delete_data: true, .. } => (
             "Some of the drive's data may have been deleted already.",

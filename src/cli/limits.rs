@@ -42,7 +42,7 @@ fn proxy(arguments: &LimitsArguments) -> Result<Option<SetProxy>, CliError> {
         None => None,
         Some(Some((user, password))) => Some((user.to_owned(), password.to_owned())),
         Some(None) => {
-            let message = "The login for a proxy is one line, USER:PASSWORD.";
+            let message = "The file with the proxy login must contain one line, USER:PASSWORD.";
             return Err(CliError::usage(message, "Correct the file."));
         }
     };
@@ -63,7 +63,7 @@ fn shown_proxy(limits: &Limits) -> String {
     let address = limits.proxy_address.as_deref();
     match (limits.proxy, address) {
         (ProxyUse::Off, _) => "off".to_owned(),
-        (ProxyUse::Environment, None) => "environment (the service's sets none)".to_owned(),
+        (ProxyUse::Environment, None) => "environment (the service's environment sets none)".to_owned(),
         (ProxyUse::Environment, Some(address)) => format!("environment ({address})"),
         (ProxyUse::Server, address) => {
             let address = address.unwrap_or("unusable");
@@ -78,9 +78,9 @@ fn shown(limits: &Limits, zone: &TimeZone) -> String {
         |rate: Option<u64>| rate.map_or("no limit".to_owned(), |rate| format!("{}/s", format_bytes(rate)));
     let metered = match (limits.on_metered, limits.metered) {
         (OnMetered::GoOn, _) => "go on",
-        (OnMetered::Pause, None) => "pause (nothing on this computer says which networks are)",
-        (OnMetered::Pause, Some(false)) => "pause (this network is not)",
-        (OnMetered::Pause, Some(true)) => "pause (this network is: uploads wait for another one)",
+        (OnMetered::Pause, None) => "pause (nothing on this computer tells which networks are metered)",
+        (OnMetered::Pause, Some(false)) => "pause (this network is not metered)",
+        (OnMetered::Pause, Some(true)) => "pause (this network is metered: uploads wait for another one)",
     };
     let indexers = match limits.indexers {
         Indexers::Slow => "slow (they read the beginnings of many files)",

@@ -31,7 +31,7 @@ pub fn read(path: &Path, what: &str) -> Result<String, CliError> {
         )),
         1..=SECRET_LIMIT_BYTES => Ok(secret.to_owned()),
         _ => Err(CliError::usage(
-            format!("What is in {shown} is too long for a {what}."),
+            format!("The text in {shown} is too long for a {what}."),
             format!(
                 "Give a file that holds the {what} and nothing else, at most {SECRET_LIMIT_BYTES} bytes."
             ),
@@ -47,7 +47,7 @@ pub fn read_text(path: &Path, what: &str, limit_bytes: u64) -> Result<String, Cl
         return Err(CliError::usage(message, format!("Write the {what} into it.")));
     }
     if text.len() as u64 > limit_bytes {
-        let message = format!("What is in {} is too long for {what}.", shown(path));
+        let message = format!("The text in {} is too long for {what}.", shown(path));
         return Err(CliError::usage(message, format!("Give a file that holds the {what} and nothing else.")));
     }
     Ok(text)
@@ -77,7 +77,7 @@ fn read_bounded(path: &Path, what: &str, limit: u64) -> Result<String, CliError>
     };
     read.map(|_| text).map_err(|error| {
         let message = format!("Cannot read the {what} from {}: {}.", shown(path), why(&error));
-        CliError::usage(message, "Check the file's name and that it is yours to read.")
+        CliError::usage(message, "Check the file's name, and that you may read it.")
     })
 }
 
@@ -98,14 +98,14 @@ impl RecoveryKeyFile {
             io::ErrorKind::AlreadyExists => CliError::new(
                 Code::Exists,
                 format!("{} exists already.", path.display()),
-                "Nothing was done, and the file was left as it is: it may hold another drive's key.",
+                "Nothing was done, and the file is unchanged: it may hold another drive's key.",
                 "Give --recovery-key-out a file that does not exist.",
             ),
             _ => CliError::new(
                 Code::Failed,
                 format!("Cannot write the recovery key to {}: {}.", path.display(), why(&error)),
                 NOTHING_DONE,
-                "Give --recovery-key-out a file that you may make.",
+                "Give --recovery-key-out a file that you may create.",
             ),
         })?;
         Ok(RecoveryKeyFile { path: path.to_owned(), file, written: false })

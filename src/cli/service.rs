@@ -26,7 +26,7 @@ pub fn become_daemon() -> CliError {
 /// Stops the daemon and waits until its process has ended, so that the next command does not meet it.
 pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
     if start::connect(paths).await?.is_none() {
-        return output.done(&json!({}), "The background service does not run");
+        return output.done(&json!({}), "The background service is not running");
     }
     let reporter = Reporter::new(output.json);
     let client = Client::new(paths, &reporter);
@@ -43,9 +43,9 @@ pub async fn stop(paths: &Paths, output: Output) -> Result<(), CliError> {
     if !wait.await.unwrap_or(false) {
         return Err(CliError::new(
             Code::Failed,
-            format!("The background service has not ended after {} s.", STOP_LIMIT.tv_sec),
+            format!("The background service has not stopped after {} s.", STOP_LIMIT.tv_sec),
             "It may still be closing drives. Your changes are safe on this computer.",
-            [Action::tell("See whether it still runs."), Action::run(&["holdall", "daemon", "status"])],
+            [Action::tell("See whether it is still running."), Action::run(&["holdall", "daemon", "status"])],
         ));
     }
     output.result(&value, |stopping: &Stopping, _| stopped(stopping)).map(drop)
@@ -88,8 +88,8 @@ pub async fn status(paths: &Paths, output: Output) -> Result<(), CliError> {
     if start::connect(paths).await?.is_none() {
         return Err(CliError::new(
             Code::NoDaemon,
-            "The background service does not run.",
-            "Drives that are mounted without it wait. Your changes are safe on this computer.",
+            "The background service is not running.",
+            "Programs that use mounted drives wait until it runs again. Your changes are safe on this computer.",
             [Action::tell("Start it."), Action::run(&["holdall", "status"])],
         ));
     }

@@ -30,7 +30,7 @@ pub fn opened(name: &str, opened: &Opened) -> String {
     }
     if let Some(why) = &opened.away_because {
         text.push_str(&format!(
-            "\nIt was opened without its store. {why}\nWhat you change stays on this computer and is uploaded once the store \
+            "\nIt was opened without its store. {why}\nYour changes stay on this computer and are uploaded once the store \
              is back. If another computer\nhas written to the drive by then, both versions are kept."
         ));
     }
@@ -49,8 +49,8 @@ pub fn holder(name: &str, holder: &Holder, now: &Zoned) -> String {
     let last = holder.last_commit_at.as_deref().map(|at| format!("; its last upload was {}", when(at, now)));
     format!(
         "{} has {name} open (epoch {}){}.\n\
-         What it has uploaded is in the drive. What it has not uploaded becomes a fork there: both versions are kept, and\n\
-         nothing is merged. If you can, close the drive on that computer instead.",
+         Changes that it has uploaded are in the drive. Changes that it has not uploaded become a fork there: both versions are\n\
+         kept, and nothing is merged. If you can, close the drive on that computer instead.",
         holder.name,
         holder.epoch,
         last.unwrap_or_default()
@@ -62,8 +62,7 @@ pub fn forks(name: &str, forks: &[Fork], now: &Zoned) -> String {
     if forks.is_empty() {
         return format!("{name} has no forks on this computer");
     }
-    let mut table =
-        Table::new(["", "FORK", "SINCE", "TAKEN OVER BY", "GOES ON FROM", "UNSENT", "MOUNTED AT"]);
+    let mut table = Table::new(["", "FORK", "SINCE", "TAKEN OVER BY", "BASED ON", "UNSENT", "MOUNTED AT"]);
     for (index, fork) in forks.iter().enumerate() {
         let base = fork.base.rsplit('-').next().unwrap_or_default();
         let unsent = if fork.bytes == 0 { "nothing".to_owned() } else { format_bytes(fork.bytes) };
@@ -79,7 +78,7 @@ pub fn forks(name: &str, forks: &[Fork], now: &Zoned) -> String {
     }
     format!(
         "{table}\n\
-         Each is a drive of its own, with all that this computer had. Compare, then decide:\n  \
+         Each fork is a separate drive with everything that this computer had. Compare, then decide:\n  \
          holdall drive forks {name} compare FORK\n  \
          holdall drive forks {name} open FORK\n  \
          holdall drive forks {name} keep FORK --as NEW\n  \
@@ -105,7 +104,7 @@ pub fn compared(compared: &Compared, now: &Zoned) -> String {
     }
     if compared.unreadable > 0 {
         text.push_str(&format!(
-            "Not compared, as they may not be read: {}\n",
+            "Not compared, because they cannot be read: {}\n",
             count(compared.unreadable, "folder")
         ));
     }
@@ -144,8 +143,9 @@ pub fn checked(name: &str, checked: &Checked, paint: Paint) -> String {
     let objects = count(checked.objects, "object");
     let mut foreign = String::new();
     if !checked.foreign.is_empty() {
-        foreign
-            .push_str("\nThe store holds objects that are not Holdall's. They were skipped and do no harm:");
+        foreign.push_str(
+            "\nThe store contains objects that are not Holdall's. They were skipped and do no harm:",
+        );
         for name in &checked.foreign {
             foreign.push_str(&format!("\n  {name}"));
         }
@@ -170,7 +170,7 @@ pub fn collected(collected: &Collected) -> String {
     };
     let garbage = match collected.garbage_bytes {
         0 => String::new(),
-        bytes => format!(", {} can go later", format_bytes(bytes)),
+        bytes => format!(", {} can be deleted later", format_bytes(bytes)),
     };
     format!("{freed}; {} in use{garbage}", format_bytes(collected.live_bytes))
 }
@@ -209,7 +209,7 @@ pub fn diagnosis(diagnosis: &Diagnosis, paint: Paint) -> String {
 /// The daemon.
 pub fn daemon(daemon: &DaemonStatus) -> String {
     let up = format_duration(Duration::from_millis(daemon.uptime_ms));
-    format!("The background service {} runs as process {}, for {up}", daemon.version, daemon.pid)
+    format!("The background service {} is running as process {}, for {up}", daemon.version, daemon.pid)
 }
 
 /// From this age on, a date says more than an age.
@@ -288,8 +288,7 @@ mod tests {
             in_place: false,
         };
         let text = forks("work", &[fork], &now());
-        let row =
-            "1  work (fork from laptop, 2026-11-20)  2 min ago  desk           abcdef01      12 MiB  -\n";
+        let row = "1  work (fork from laptop, 2026-11-20)  2 min ago  desk           abcdef01  12 MiB  -\n";
         assert!(text.contains(row), "{text}");
         assert!(text.ends_with("holdall drive forks work discard FORK"), "{text}");
     }
@@ -300,7 +299,7 @@ mod tests {
         let desk = Holder { device: String::new(), name: "desk".to_owned(), epoch: 7, last_commit_at: at };
         let text = holder("work", &desk, &now());
         let expected =
-            "desk has work open (epoch 7); its last upload was 3 h ago.\nWhat it has uploaded is in";
+            "desk has work open (epoch 7); its last upload was 3 h ago.\nChanges that it has uploaded are in";
         assert!(text.starts_with(expected), "{text}");
     }
 
@@ -323,7 +322,7 @@ mod tests {
         let nothing = Collected { deleted: 0, bytes_freed: 0, live_bytes: 1 << 30, garbage_bytes: 0 };
         assert_eq!(collected(&nothing), "Nothing to delete yet; 1 GiB in use");
         let some = Collected { deleted: 3, bytes_freed: 2048, live_bytes: 1 << 30, garbage_bytes: 1024 };
-        assert_eq!(collected(&some), "Deleted 3 objects (2 KiB); 1 GiB in use, 1 KiB can go later");
+        assert_eq!(collected(&some), "Deleted 3 objects (2 KiB); 1 GiB in use, 1 KiB can be deleted later");
     }
 
     #[test]

@@ -60,14 +60,14 @@ async fn reach(socket: &Path) -> Result<Option<UnixStream>, CliError> {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(CliError::usage(
-            format!("{} is too long a path for a socket.", socket.display()),
+            format!("The path {} is too long for a socket.", socket.display()),
             "Set HOLDALL_RUNTIME_DIR to a shorter one.",
         )),
         Err(error) => Err(CliError::new(
             Code::Failed,
             format!("Cannot reach the background service at {}: {}.", socket.display(), why(&error)),
             NOTHING_DONE,
-            [Action::run(&["holdall", "daemon"]), Action::tell("It says why.")],
+            [Action::run(&["holdall", "daemon"]), Action::tell("This shows the cause.")],
         )),
     }
 }
@@ -186,7 +186,7 @@ fn did_not_start(how: &str, log: &Path, tail: &str) -> CliError {
         Code::NoDaemon,
         format!("The background service did not start: {how}.{said}"),
         "Nothing was done. Your changes are safe on this computer.",
-        format!("Mend what it names, then start it again. Its log is {}.", log.display()),
+        format!("Fix the cause, then start it again. Its log is {}.", log.display()),
     )
 }
 

@@ -53,13 +53,13 @@ pub async fn ask_new_passphrase(name: &str) -> Result<String, CliError> {
 pub async fn ask_new(what: &str) -> Result<String, CliError> {
     for _ in 0..TRIES {
         let first = ask_secret(&format!("New {what}: ")).await?;
-        let second = ask_secret("The same again: ").await?;
+        let second = ask_secret("Repeat it: ").await?;
         if first == second {
             return Ok(first);
         }
-        say("These two differ.");
+        say("The two differ.");
     }
-    Err(CliError::usage(format!("What was typed differed {TRIES} times."), "Run the command again."))
+    Err(CliError::usage(format!("The two inputs differed {TRIES} times."), "Run the command again."))
 }
 
 async fn read_line(prompt: &str) -> io::Result<String> {

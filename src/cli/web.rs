@@ -15,7 +15,7 @@ pub async fn run(arguments: &WebArguments, session: &Session<'_>) -> Result<(), 
     let Session { client, output, .. } = session;
     if arguments.stop {
         let value = client.delete("/v1/web").await?;
-        return output.done(&value, "The pages are not served any more");
+        return output.done(&value, "The pages are no longer served, and all browsers are signed out");
     }
     if let Some(address) = &arguments.listen {
         let request = ListenWeb {
@@ -49,17 +49,19 @@ fn certificate(arguments: &WebArguments) -> Result<Option<CertificateFiles>, Cli
     let absolute = |path: &Path| {
         let absolute = std::path::absolute(path);
         let absolute = absolute.ok().and_then(|path| path.into_os_string().into_string().ok());
-        absolute
-            .ok_or_else(|| CliError::usage(format!("{} is no path.", path.display()), "Give another one."))
+        absolute.ok_or_else(|| {
+            CliError::usage(format!("{} is not a usable path.", path.display()), "Give another one.")
+        })
     };
     Ok(Some(CertificateFiles { certificate: absolute(certificate)?, key: absolute(key)? }))
 }
 
 fn listened(listening: &ListeningWeb) -> String {
-    let mut lines = vec![listening.url.clone(), "It asks for the password that you have given.".to_owned()];
+    let mut lines =
+        vec![listening.url.clone(), "Browsers are asked for the password that you chose.".to_owned()];
     if let (true, Some(fingerprint)) = (listening.is_own_certificate, &listening.fingerprint) {
         lines.push(
-            "Browsers warn once, as nobody has signed its certificate. Compare its SHA-256 fingerprint:"
+            "Browsers warn once, because the certificate is self-signed. Compare its SHA-256 fingerprint:"
                 .to_owned(),
         );
         lines.push(fingerprint.clone());
@@ -69,7 +71,7 @@ fn listened(listening: &ListeningWeb) -> String {
 
 fn shown(address: &WebAddress) -> String {
     let lives = format_duration(Duration::from_millis(address.token_lifetime_ms));
-    format!("{}\nIt lets one browser in, within {lives}.", address.url)
+    format!("{}\nThe address signs in one browser, within {lives}.", address.url)
 }
 
 /// Gives the address to the desktop. Others could read it in the list of processes, but the daemon does not admit them.
@@ -83,7 +85,7 @@ fn open(url: &str) -> Result<(), CliError> {
     Err(CliError::new(
         Code::Failed,
         format!("No browser could be opened ({failed})."),
-        "The address is good all the same.",
+        "The address above works.",
         "Open it in a browser yourself.",
     ))
 }
@@ -96,6 +98,9 @@ mod tests {
     fn the_address_stands_alone_on_its_line() {
         let url = "http://127.0.0.1:8420/?token=abc".to_owned();
         let text = shown(&WebAddress { url: url.clone(), port: 8420, token_lifetime_ms: 300_000 });
-        assert_eq!(text.lines().collect::<Vec<_>>(), [&url, "It lets one browser in, within 5 min."]);
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [&url, "The address signs in one browser, within 5 min."]
+        );
     }
 }

@@ -30,7 +30,7 @@ fn a_request_is_cancelled_by_closing_its_connection() {
         let told: Value = serde_json::from_str(&told).unwrap();
         assert_eq!(told["code"], "interrupted");
         assert_eq!(told["message"], "Interrupted at: Uploading, 1 MiB of 4 MiB.");
-        assert!(told["consequence"].as_str().unwrap().contains("What was uploaded stays"), "{told}");
+        assert!(told["consequence"].as_str().unwrap().contains("Uploaded changes stay"), "{told}");
     }
 }
 

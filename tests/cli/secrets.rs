@@ -135,9 +135,9 @@ fn asks_for_a_new_passphrase_until_both_entries_match() {
     let child = pty.spawn(place.command(CREATE));
     for (prompt, typed) in [
         ("New passphrase for work: ", "hunter2"),
-        ("The same again: ", "hunter3"),
+        ("Repeat it: ", "hunter3"),
         ("New passphrase for work: ", "hunter4"),
-        ("The same again: ", "hunter4"),
+        ("Repeat it: ", "hunter4"),
     ] {
         pty.wait_for(prompt);
         pty.type_line(typed);
@@ -158,7 +158,7 @@ fn removing_asks_with_the_facts() {
         let (place, fake) = Place::with_daemon(&replies);
         let mut pty = Pty::open();
         let child = pty.spawn(place.command("drive remove work --discard-unsent"));
-        pty.wait_for("Only on this computer, and lost if you continue: 12.3 MiB of work.");
+        pty.wait_for("Only on this computer, and deleted if you continue: 12.3 MiB of work.");
         pty.wait_for("Remove work from this computer? Its data in file:///mnt/nas/work stays. [y/N] ");
         pty.type_line(answer);
         assert_eq!(pty.finish(child).0, Some(code));

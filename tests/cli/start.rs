@@ -137,7 +137,7 @@ fn stop_and_status_do_not_start_the_daemon() {
     for (arguments, code) in [("daemon stop", 0), ("daemon status", 1)] {
         let ran = place.run(arguments);
         assert_eq!(ran.code, Some(code));
-        assert!(format!("{}{}", ran.out, ran.err).contains("does not run"), "{ran:?}");
+        assert!(format!("{}{}", ran.out, ran.err).contains("is not running"), "{ran:?}");
     }
     assert!(!place.path("state/starts").exists());
 }

@@ -105,17 +105,17 @@ fn lists_logins_and_logs_out() {
     let list = place.run("store list").out;
     assert!(list.contains("s3://b") && list.contains("AKIAIO…") && list.contains("work"), "{list}");
     let left = place.run("store logout s3://b").out;
-    assert!(left.contains("upload nothing until you log in again: work"), "{left}");
+    assert!(left.contains("cannot upload or download until you log in again: work"), "{left}");
     assert_eq!(fake.asked()[1].body, json!({"store": "s3://b"}));
 }
 
 #[test]
 fn a_store_test_explains_the_mode_and_fails_if_unusable() {
     for (mode, usable, code, says) in [
-        ("swap", true, 0, "never both win"),
+        ("swap", true, 0, "both versions are kept"),
         ("claim", true, 0, "half a minute"),
         ("none", true, 0, "one computer at a time"),
-        ("none", false, 1, "No drive can be on this store"),
+        ("none", false, 1, "This store cannot hold a drive"),
     ] {
         let (place, _fake) =
             Place::with_daemon(&[("POST /v1/stores/test", Reply::result(tested(mode, usable)))]);
@@ -139,7 +139,7 @@ fn moving_to_a_weak_store_needs_a_second_yes() {
         pty.wait_for("Go on? [y/N] ");
         pty.type_line("y");
         pty.wait_for("one computer at a time");
-        pty.wait_for("Promote it all the same? [y/N] ");
+        pty.wait_for("Promote it anyway? [y/N] ");
         pty.type_line(answer);
         assert_eq!(pty.finish(child).0, Some(code));
         let asked: Vec<_> = fake.asked().iter().map(|asked| asked.body["weakest"].clone()).collect();
@@ -162,7 +162,7 @@ fn creating_a_drive_on_a_weak_store_needs_yes() {
         let mut pty = Pty::open();
         let child = pty.spawn(place.command(create));
         pty.wait_for("one computer at a time");
-        pty.wait_for("Make work all the same? [y/N] ");
+        pty.wait_for("Create work anyway? [y/N] ");
         pty.type_line(answer);
         assert_eq!(pty.finish(child).0, Some(code));
         assert_eq!(fake.asked().len(), requests);

@@ -30,8 +30,8 @@ fn takes_over_after_showing_the_holder_and_asking() {
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(TAKE_OVER));
     pty.wait_for("desk has work open (epoch 7); its last upload was ");
-    pty.wait_for("becomes a fork");
-    pty.wait_for("Take work over? [y/N] ");
+    pty.wait_for("become a fork");
+    pty.wait_for("Take over work? [y/N] ");
     pty.type_line("y");
     let (code, seen) = pty.finish(child);
     assert_eq!(code, Some(0), "{seen}");
@@ -50,10 +50,10 @@ fn asks_again_if_the_holder_changed_meanwhile() {
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(TAKE_OVER));
     pty.wait_for("desk has work open (epoch 7)");
-    pty.wait_for("Take work over? [y/N] ");
+    pty.wait_for("Take over work? [y/N] ");
     pty.type_line("y");
     pty.wait_for("attic has work open (epoch 8)");
-    pty.wait_for("Take work over? [y/N] ");
+    pty.wait_for("Take over work? [y/N] ");
     pty.type_line("y");
     assert_eq!(pty.finish(child).0, Some(0));
     let from: Vec<_> = fake.asked().iter().map(|asked| asked.body["take_over_from"].clone()).collect();
@@ -65,7 +65,7 @@ fn takes_over_only_after_yes() {
     let (place, fake) = Place::with_daemon(&daemon());
     let mut pty = Pty::open();
     let child = pty.spawn(place.command(TAKE_OVER));
-    pty.wait_for("Take work over? [y/N] ");
+    pty.wait_for("Take over work? [y/N] ");
     pty.type_line("");
     assert_eq!(pty.finish(child).0, Some(1));
     assert_eq!(fake.asked().len(), 1);

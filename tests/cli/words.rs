@@ -54,7 +54,7 @@ fn opening_says_where_the_drive_is() {
 fn the_daemon_status_shows_version_and_process() {
     let (place, _fake) = Place::with_daemon(&[]);
     let ran = place.run("daemon status");
-    assert_eq!(ran.out, "The background service 0.1.0 runs as process 7, for 1 min\n");
+    assert_eq!(ran.out, "The background service 0.1.0 is running as process 7, for 1 min\n");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn help_is_a_command_at_every_level() {
         ("help drive", "holdall drive create work"),
         ("help drive create", "--size"),
         ("drive help create", "[default: 1T]"),
-        ("drive snapshot help", "Keep the drive as it is now"),
+        ("drive snapshot help", "Take a snapshot of the drive as it is now"),
         ("store help test", "holdall store test"),
         ("daemon help", "openapi"),
     ] {
@@ -115,11 +115,11 @@ fn an_unknown_command_suggests_the_one_that_was_meant() {
 fn repeats_sizes_and_stores_as_they_were_typed() {
     let create = "drive create work --store file:/x//Work --size 1.5TB --no-encryption";
     let text = said(create, "POST /v1/drives", Reply::result(created()));
-    assert!(text.starts_with("work is made: 1.5TB in file:/x//Work\n"), "{text}");
+    assert!(text.starts_with("work is created: 1.5TB in file:/x//Work\n"), "{text}");
     let mut made = created();
     made["size_bytes"] = json!(1u64 << 40);
     let text = said("drive create work --store /x --no-encryption", "POST /v1/drives", Reply::result(made));
-    assert!(text.starts_with("work is made: 1 TiB in /x\n"), "what was not typed is told: {text}");
+    assert!(text.starts_with("work is created: 1 TiB in /x\n"), "what was not typed is told: {text}");
     let text = said("drive resize work 2000000M", "POST /v1/drives/work/resize", Reply::result(drive()));
     assert_eq!(text, "work has 2000000M now\n");
     let tested = json!({"store": "s3://b/", "store_mode": "swap", "usable": true, "findings": [], "reasons": [],

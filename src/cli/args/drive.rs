@@ -13,76 +13,78 @@ Examples:
   holdall drive snapshot create work before-upgrade
   holdall drive close work --wait";
 
-/// What to do with a drive.
+/// A command for a drive.
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
-    /// Make a new drive
+    /// Create a drive
     #[command(after_help = CREATE_EXAMPLES)]
     Create(Create),
-    /// Use a drive here that was made on another computer
+    /// Use a drive that was created on another computer
     #[command(after_help = ADD_EXAMPLES)]
     Add(Add),
     /// Open a drive: take it and mount it
     ///
-    /// A drive that is open stays so, and that is no error. It cannot be moved or changed to read-only while it is open.
+    /// If the drive is already open, nothing changes, and that is not an error. An open drive cannot be mounted elsewhere or made
+    /// read-only.
     #[command(after_help = OPEN_EXAMPLES)]
     Open(Open),
     /// Unmount a drive; uploads continue in the background
     ///
-    /// A drive that is closed stays so, and that is no error.
+    /// If the drive is already closed, nothing changes, and that is not an error.
     #[command(after_help = "Examples:\n  holdall drive close work\n  holdall drive close work --wait")]
     Close(Close),
-    /// Upload all changes now, and wait until that is done
+    /// Upload all changes now, and wait until they are uploaded
     #[command(after_help = "Example:\n  holdall drive sync work && systemctl suspend")]
     Sync(Drive),
-    /// Stop uploading; changes are kept on this computer
+    /// Pause uploads; changes are kept on this computer
     #[command(after_help = PAUSE_EXAMPLES)]
     Pause(Drive),
-    /// Go on uploading
+    /// Resume uploads
     #[command(after_help = PAUSE_EXAMPLES)]
     Resume(Drive),
-    /// List the drives that this computer knows
+    /// List the drives on this computer
     #[command(after_help = "Example:\n  holdall drive list --json | jq -r '.[].name'")]
     List,
-    /// Show how a drive is, or all of them
+    /// Show the status of a drive, or of all drives
     #[command(
         after_help = "Examples:\n  holdall drive status work\n  holdall drive status work --json | jq .state"
     )]
     Status {
-        /// The drive; without, all of them
+        /// The drive [default: all drives]
         #[arg(value_parser = name)]
         name: Option<String>,
     },
     /// Show which parts of a drive are on this computer
     #[command(after_help = "Example:\n  holdall drive map work")]
     Map(Drive),
-    /// Show what is being uploaded, and what waits for that
+    /// Show the upload queue
     #[command(
         after_help = "Example:\n  holdall drive queue work --json | jq '.[] | select(.last_error != null)'"
     )]
     Queue(Drive),
-    /// Upload at once what waits, and try again what the store did not take; waits for nothing
+    /// Start uploading pending changes and retry failed uploads; returns at once
     #[command(after_help = "Example:\n  holdall drive upload-now work")]
     UploadNow(Drive),
-    /// Stop fetching what was read first when the drive was open the last times
+    /// Stop fetching data ahead of programs
     ///
-    /// A drive that is opened fetches it ahead, in the background. What is read is still fetched.
+    /// After opening, a drive fetches in the background the data that programs read first the last times. Data that a program
+    /// reads is still fetched.
     #[command(after_help = "Example:\n  holdall drive stop-prefetch work")]
     StopPrefetch(Drive),
-    /// Read everything that a drive has in its store, and check it
+    /// Read and verify everything that a drive has in its store
     ///
-    /// This downloads the whole drive. Nothing is changed. Exits with 7 if something is damaged.
+    /// This downloads the whole drive. Nothing is changed. Exits with 7 if data is damaged.
     #[command(after_help = "Example:\n  holdall drive check work")]
     Check(Drive),
-    /// Free the space in a drive's store that none of its versions needs any more
+    /// Delete data from a drive's store that no version needs
     ///
-    /// Holdall does this by itself when there is much to free, or once a week.
+    /// Holdall does this by itself when there is much to delete, or once a week.
     #[command(after_help = "Examples:\n  holdall drive gc work\n  holdall drive gc work --stop")]
     Gc {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// Stop it, whoever began it; the rest is freed another day
+        /// Stop a cleanup that is running; the rest is deleted later
         #[arg(long)]
         stop: bool,
     },
@@ -95,15 +97,15 @@ pub enum DriveCommand {
         /// Its new size, such as 200G
         size: Size,
     },
-    /// Keep versions of a drive
+    /// Take, list and delete snapshots
     #[command(subcommand, after_help = SNAPSHOT_EXAMPLES)]
     Snapshot(SnapshotCommand),
-    /// Have further stores keep what a drive's store has
+    /// Keep copies of a drive in additional stores
     #[command(subcommand, after_help = REPLICA_EXAMPLES)]
     Replica(ReplicaCommand),
-    /// Make a drive what it was at a snapshot
+    /// Restore a drive to a snapshot
     ///
-    /// What was changed since is given up, unless another snapshot has it.
+    /// Changes made since then are discarded, unless another snapshot contains them.
     #[command(after_help = ROLLBACK_EXAMPLES)]
     Rollback {
         /// Which.
@@ -112,11 +114,11 @@ pub enum DriveCommand {
         /// The snapshot
         #[arg(value_parser = label)]
         label: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Make a new drive out of a version of another; they share what is the same
+    /// Create a new drive from a version of this one; nothing is copied
     #[command(after_help = "Example:\n  holdall drive clone work experiment --snapshot before-upgrade")]
     Clone {
         /// Which.
@@ -129,16 +131,16 @@ pub enum DriveCommand {
         #[arg(long, value_name = "LABEL", value_parser = label)]
         snapshot: Option<String>,
     },
-    /// List a drive's forks, and decide what becomes of each
+    /// List, compare, open, keep and discard forks
     ///
-    /// When another computer takes a drive over, the changes that were only on this one become a fork: a drive of its own,
-    /// with all of them. Nothing is merged, and nothing is lost.
+    /// When another computer takes a drive over, changes that were only on this one become a fork: a separate drive that contains
+    /// them. Nothing is merged, and nothing is lost.
     #[command(after_help = FORKS_EXAMPLES)]
     Forks {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// What to do with one of them
+        /// A command for one fork
         #[command(subcommand)]
         command: Option<ForkCommand>,
     },
@@ -152,7 +154,7 @@ pub enum DriveCommand {
         #[arg(long, value_name = "FILE")]
         new_passphrase_file: Option<PathBuf>,
     },
-    /// Make another recovery key; the one before opens the drive no more
+    /// Create a new recovery key; the old one stops working
     #[command(after_help = RECOVERY_KEY_EXAMPLES)]
     RecoveryKey {
         /// Which.
@@ -161,11 +163,11 @@ pub enum DriveCommand {
         /// Write the key to this new file instead of showing it
         #[arg(long, value_name = "FILE")]
         recovery_key_out: Option<PathBuf>,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Forget a drive on this computer; its data in the store stays
+    /// Remove a drive from this computer; its data in the store stays
     #[command(
         after_help = "Examples:\n  holdall drive remove work\n  holdall drive remove work --delete-data"
     )]
@@ -173,17 +175,17 @@ pub enum DriveCommand {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// Delete its data in the store too, for all computers
+        /// Also delete its data in the store, for all computers
         #[arg(long)]
         delete_data: bool,
-        /// Give up changes that are not uploaded
+        /// Delete changes that are not uploaded
         #[arg(long)]
         discard_unsent: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
-    /// Serve a drive to NBD clients without mounting it, until interrupted
+    /// Serve a drive to NBD clients, without mounting it, until interrupted
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Serve),
 }
@@ -195,7 +197,7 @@ Examples:
   holdall drive create work --store file:///mnt/nas/work --size 1.5T \\
       --passphrase-file ~/work.passphrase --recovery-key-out ~/work.recovery-key
 
-Sizes: 10G and 10GiB are binary, 10GB is decimal. A drive takes only the space that its files use, and can be made larger
+Sizes: 10G and 10GiB are binary, 10GB is decimal. A drive takes only the space that its files use. You can make it larger
 later (holdall drive resize).";
 
 const ADD_EXAMPLES: &str = "\
@@ -259,10 +261,10 @@ pub struct Drive {
 /// `drive create`.
 #[derive(Debug, Args)]
 pub struct Create {
-    /// What to call it on this computer
+    /// The drive's name on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data is to live, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
+    /// Where to store its data, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// Its size, such as 100G [default: 1T]
@@ -271,7 +273,7 @@ pub struct Create {
     /// Read the passphrase from this file (- is standard input) instead of asking
     #[arg(long, value_name = "FILE", conflicts_with = "no_encryption")]
     pub passphrase_file: Option<PathBuf>,
-    /// Do not encrypt: whoever can read the store can read the drive
+    /// Do not encrypt: anyone who can read the store can read the drive
     #[arg(long)]
     pub no_encryption: bool,
     /// Write the recovery key to this new file instead of showing it
@@ -280,13 +282,13 @@ pub struct Create {
     /// Credentials to keep for the store; without, those of holdall store login are used.
     #[command(flatten)]
     pub credentials: CredentialsFrom,
-    /// Do not ask where the store is good for one computer at a time only
+    /// Do not ask for confirmation if the store allows only one computer at a time
     #[arg(long, short)]
     pub yes: bool,
-    /// Use a directory that Syncthing, Dropbox or Nextcloud keeps in sync; only one computer may ever use the drive
+    /// Allow a directory that Syncthing, Dropbox or Nextcloud keeps in sync; only one computer may ever use the drive
     #[arg(long)]
     pub in_synced_folder: bool,
-    /// Put the drive beside other files that are there, instead of into a directory of its own
+    /// Store the drive beside other files, instead of in a directory of its own
     #[arg(long)]
     pub beside_other_files: bool,
 }
@@ -294,13 +296,13 @@ pub struct Create {
 /// `drive add`.
 #[derive(Debug, Args)]
 pub struct Add {
-    /// What to call it on this computer
+    /// The drive's name on this computer
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where its data lives, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
+    /// Where its data is stored, such as s3://bucket/work, https://host/dav/work or file:///mnt/nas/work
     #[arg(long, value_name = "URL")]
     pub store: String,
-    /// Which drive, where the store has several: its name there, such as that of a fork, or its identity
+    /// Which drive to use if the store has several, such as forks: its name there, or its identifier
     #[arg(long, value_name = "NAME")]
     pub drive: Option<String>,
     /// Read the passphrase from this file (- is standard input) instead of asking
@@ -320,29 +322,29 @@ pub struct Open {
     /// The drive
     #[arg(value_parser = name)]
     pub name: String,
-    /// Where to mount it [default: where it was last asked for, or ~/Holdall/NAME]
+    /// Where to mount it [default: where it was last mounted, or ~/Holdall/NAME]
     #[arg(long, value_name = "DIR")]
     pub at: Option<PathBuf>,
-    /// How to make it a block device
+    /// How to attach the block device
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
     pub attach: Attach,
-    /// Only look: the drive stays free for other computers, and nothing is uploaded
+    /// Open read-only: other computers can still take the drive, and nothing is uploaded
     #[arg(long)]
     pub read_only: bool,
-    /// Look at this snapshot (read-only)
+    /// Open this snapshot, read-only
     #[arg(long, value_name = "LABEL", value_parser = label)]
     pub snapshot: Option<String>,
-    /// Take it even if another computer has it open
+    /// Take the drive even if another computer has it open
     ///
-    /// What that computer has not uploaded becomes a fork there: both versions are kept.
+    /// Changes that the other computer has not uploaded become a fork there: both versions are kept.
     #[arg(long, conflicts_with_all = ["read_only", "snapshot"])]
     pub take_over: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, requires = "take_over")]
     pub yes: bool,
-    /// Open the store's version although it lacks changes that this computer has seen there
+    /// Open the store's version even if it lacks changes that this computer has seen there
     ///
-    /// For a store that was restored from a backup. What only this computer has is kept in a directory of its own.
+    /// For a store that was restored from a backup. Changes that only this computer has are kept in a separate directory.
     #[arg(long, conflicts_with_all = ["read_only", "snapshot"])]
     pub set_aside: bool,
 }
@@ -363,7 +365,7 @@ pub struct Close {
 pub struct Size {
     /// As it was typed.
     pub text: String,
-    /// What that means.
+    /// The same in bytes.
     pub bytes: u64,
 }
 
@@ -378,7 +380,7 @@ impl std::str::FromStr for Size {
 /// How the kernel gets at a drive.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Attach {
-    /// nbd where the kernel has it, else loop
+    /// nbd if the kernel has it, else loop
     Auto,
     /// The kernel's NBD client
     Nbd,
@@ -399,13 +401,13 @@ impl From<Attach> for AttachMode {
 /// `drive snapshot`.
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
-    /// Keep the drive as it is now
+    /// Take a snapshot of the drive as it is now
     #[command(after_help = SNAPSHOT_EXAMPLES)]
     Create {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// What to call the snapshot [default: the local time, such as 2026-11-20-101500]
+        /// The snapshot's name [default: the local time, such as 2026-11-20-101500]
         #[arg(value_parser = label)]
         label: Option<String>,
     },
@@ -419,7 +421,7 @@ pub enum SnapshotCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Give up a snapshot; the drive stays as it is
+    /// Delete a snapshot; the drive stays as it is
     #[command(after_help = SNAPSHOT_EXAMPLES)]
     Delete {
         /// Which.
@@ -434,46 +436,46 @@ pub enum SnapshotCommand {
 /// `drive forks`.
 #[derive(Debug, Subcommand)]
 pub enum ForkCommand {
-    /// Mount a fork, to look into it or to work with it
+    /// Mount a fork, to read it or to work with it
     #[command(after_help = "Example:\n  holdall drive forks work open 1 --at ~/fork")]
     Open {
-        /// Its name, or its number in the list
+        /// The fork's name, or its number in the list
         #[arg(value_parser = name)]
         fork: String,
         /// Where to mount it [default: ~/Holdall/NAME OF THE FORK]
         #[arg(long, value_name = "DIR")]
         at: Option<PathBuf>,
-        /// How to make it a block device
+        /// How to attach the block device
         #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
         attach: Attach,
     },
     /// Show which files differ between a fork and the drive's current version
     #[command(after_help = "Example:\n  holdall drive forks work compare 1")]
     Compare {
-        /// Its name, or its number in the list
+        /// The fork's name, or its number in the list
         #[arg(value_parser = name)]
         fork: String,
-        /// How to make both versions block devices
+        /// How to attach the block devices
         #[arg(long, value_name = "HOW", value_enum, default_value_t = Attach::Auto)]
         attach: Attach,
     },
-    /// Make a fork an ordinary drive of this computer
+    /// Keep a fork as an ordinary drive on this computer
     #[command(after_help = "Example:\n  holdall drive forks work keep 1 --as work-laptop")]
     Keep {
-        /// Its name, or its number in the list
+        /// The fork's name, or its number in the list
         #[arg(value_parser = name)]
         fork: String,
-        /// What to call the drive
+        /// The name of the new drive
         #[arg(long = "as", value_name = "NEW", value_parser = name)]
         new: String,
     },
-    /// Delete a fork, with everything that only it has
+    /// Delete a fork, and all changes that only it contains
     #[command(after_help = "Example:\n  holdall drive forks work discard 1")]
     Discard {
-        /// Its name, or its number in the list
+        /// The fork's name, or its number in the list
         #[arg(value_parser = name)]
         fork: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -493,7 +495,7 @@ pub struct Serve {
     /// Serve on this TCP address, such as 127.0.0.1:10809
     #[arg(long, value_name = "ADDR", group = "where")]
     pub tcp: Option<String>,
-    /// Allow addresses that other computers can reach: they can then read and change the drive
+    /// Allow an address that other computers can reach: they can then read and change the drive
     #[arg(long, conflicts_with = "socket")]
     pub insecure: bool,
 }
@@ -507,7 +509,7 @@ fn label(text: &str) -> Result<String, String> {
     part_of_a_path(text).ok_or_else(|| format!("\"{text}\" cannot be a snapshot's label"))
 }
 
-/// What the daemon may have to say about it further is its own business.
+/// The daemon may refuse the name for further reasons.
 fn part_of_a_path(text: &str) -> Option<String> {
     let odd =
         text.is_empty() || text == "." || text == ".." || text.contains(|c: char| c == '/' || c.is_control());
@@ -520,54 +522,54 @@ Examples:
   holdall drive replica status work
   holdall drive replica promote work s3://backup/work";
 
-/// What to do with replicas.
+/// A command for replicas.
 #[derive(Debug, Subcommand)]
 pub enum ReplicaCommand {
-    /// Copy everything to a further store, and keep it up from then on
+    /// Copy the drive to another store, and keep the copy up to date
     ///
-    /// The drive's own store alone decides what is uploaded; a replica that is slow or away holds up nothing, and is caught
-    /// up with while the drive is open. It is encrypted as the drive is, and opens with the same passphrase.
+    /// Changes count as uploaded once they are in the drive's own store: a replica that is slow or cannot be reached delays
+    /// nothing, and is brought up to date while the drive is open. It is encrypted like the drive, with the same passphrase.
     #[command(after_help = "Example:\n  holdall drive replica add work s3://backup/work")]
     Add {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// Where: an empty place
+        /// The address of the replica; it must be empty
         #[arg(value_name = "URL")]
         store: String,
-        /// Who asks.
+        /// The credentials.
         #[command(flatten)]
         credentials: CredentialsFrom,
     },
-    /// Keep a replica up no more; what it has stays there
+    /// Stop updating a replica; its data stays there
     #[command(after_help = "Example:\n  holdall drive replica remove work s3://backup/work")]
     Remove {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// Where it is
+        /// The address of the replica
         #[arg(value_name = "URL")]
         store: String,
     },
-    /// Show what each replica has
+    /// Show the status of each replica
     #[command(after_help = "Example:\n  holdall drive replica status work --json | jq '.[].behind_bytes'")]
     Status(Drive),
-    /// Make a replica the drive's store, because that is lost, or to move
+    /// Switch a drive to a replica, after its store is lost or to move it
     ///
-    /// The drive has to be closed. Nothing is deleted anywhere. Where the replica lacks what was uploaded last, that is told and
-    /// refused first.
+    /// Close the drive first. Nothing is deleted anywhere. If the replica lacks the latest uploads, the command says so and
+    /// refuses, unless --accept-loss is given.
     #[command(after_help = "Example:\n  holdall drive replica promote work s3://backup/work")]
     Promote {
         /// Which.
         #[command(flatten)]
         drive: Drive,
-        /// Where it is
+        /// The address of the replica
         #[arg(value_name = "URL")]
         store: String,
-        /// Go on even where the replica lacks what was uploaded last
+        /// Switch even if the replica lacks the latest uploads
         #[arg(long)]
         accept_loss: bool,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },

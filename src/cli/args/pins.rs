@@ -45,16 +45,16 @@ pub struct Pin {
     /// Which.
     #[command(flatten)]
     pub which: Which,
-    /// Only show how much that would be
+    /// Only show how much would be downloaded
     #[arg(long)]
     pub dry_run: bool,
-    /// Only show how much of it is here, whether it could be kept or not
+    /// Only show how much of them is here, even if they do not fit the cache
     #[arg(long, conflicts_with = "dry_run")]
     pub status: bool,
-    /// Wait until all of it is here, also where the output is no terminal
+    /// Wait until everything is here, even without a terminal
     #[arg(long, conflicts_with_all = ["no_wait", "dry_run", "status"])]
     pub wait: bool,
-    /// Do not wait: it is downloaded in the background
+    /// Do not wait: download in the background
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -64,10 +64,10 @@ pub struct Pin {
 pub struct Wait {
     /// A file or a folder on an open drive
     pub path: PathBuf,
-    /// How much of it is enough
+    /// How much of it to wait for
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "100%")]
     pub ready: u8,
-    /// For how long at most, such as 60s
+    /// How long to wait at most, such as 60s [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
 }
@@ -76,7 +76,7 @@ fn percent(text: &str) -> Result<u8, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
     number
         .filter(|number| (1..=100).contains(number))
-        .ok_or_else(|| format!("\"{text}\" is not a part of a file: write a number from 1% to 100%"))
+        .ok_or_else(|| format!("\"{text}\" is not a percentage: write a number from 1% to 100%"))
 }
 
 #[cfg(test)]

@@ -11,9 +11,11 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quiet(pub QuietHours);
 
-/// What is no quiet hours.
+/// The text is not quiet hours.
 #[derive(Debug, thiserror::Error)]
-#[error("no hours: write 08:00-18:00, or \"mon-fri 08:00-18:00\", or \"sat,sun 22:00-06:00\", or off")]
+#[error(
+    "these are not hours: write 08:00-18:00, or \"mon-fri 08:00-18:00\", or \"sat,sun 22:00-06:00\", or off"
+)]
 pub struct NoHours;
 
 impl FromStr for Quiet {

@@ -17,38 +17,38 @@ Examples:
   holdall store login https://cloud.example.org/remote.php/dav/files/ann
   pass show cloud | holdall store login https://cloud.example.org/dav --credentials-file -
 
-Without --credentials-file it asks. For S3 the file may be one of AWS's (--profile says which of several), the CSV of a
-console, or {\"access_key\": ..., \"secret_key\": ...}; for WebDAV user:password, {\"user\": ..., \"password\": ...}
-or {\"token\": ...}.";
+Without --credentials-file the command asks. For S3 the file can be a credentials file of AWS (--profile chooses one of its
+profiles), the CSV of a console, or {\"access_key\": ..., \"secret_key\": ...}; for WebDAV it can contain user:password,
+{\"user\": ..., \"password\": ...} or {\"token\": ...}.";
 
-/// What to do with a store.
+/// A command for stores.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Keep credentials for a store
+    /// Test and save credentials for a store
     ///
-    /// They are kept in the keyring of the desktop where there is one that is open, else in a file that only you can
-    /// read. They serve all drives in the bucket, or below the WebDAV address. Drives that are open go on with them.
+    /// They are saved in the desktop's keyring if it is unlocked, else in a file that only you can read. They are used for all
+    /// drives in the bucket, or below the WebDAV address; open drives use them at once.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login(Login),
-    /// Forget the credentials for a store
+    /// Delete the saved credentials for a store
     #[command(after_help = "Example:\n  holdall store logout s3://my-bucket")]
     Logout {
         /// The store, as holdall store list shows it
         #[arg(value_name = "URL")]
         store: String,
     },
-    /// List the stores that credentials are kept for
+    /// List the stores that you are logged in to
     #[command(after_help = "Example:\n  holdall store list --json | jq -r '.[].store'")]
     List,
-    /// Try what a store can do, and say what that means for drives on it
+    /// Test a store, and show what that means for drives on it
     ///
-    /// It writes a few small objects and deletes them again. Exits with 1 if no drive can be on this store.
+    /// The test writes a few small objects and deletes them again. Exits with 1 if the store cannot hold a drive.
     #[command(after_help = "Example:\n  holdall store test s3://my-bucket/photos")]
     Test {
         /// The store
         #[arg(value_name = "URL")]
         store: String,
-        /// Who asks.
+        /// The credentials.
         #[command(flatten)]
         credentials: CredentialsFrom,
     },
@@ -60,13 +60,13 @@ pub struct Login {
     /// The store: a bucket, or a WebDAV address
     #[arg(value_name = "URL")]
     pub store: String,
-    /// Who asks.
+    /// The credentials.
     #[command(flatten)]
     pub credentials: CredentialsFrom,
-    /// Do not try them first
+    /// Save the credentials without testing them
     #[arg(long)]
     pub no_check: bool,
-    /// Keep them in a file even where there is a keyring, so that drives can be opened before anybody logs in
+    /// Save the credentials in a file even if there is a keyring, so that drives can open before anybody logs in to the desktop
     #[arg(long)]
     pub no_keyring: bool,
 }
@@ -77,7 +77,7 @@ pub struct CredentialsFrom {
     /// Read the store's credentials from this file (- is standard input)
     #[arg(long, value_name = "FILE")]
     pub credentials_file: Option<PathBuf>,
-    /// Use this profile of the file; without a file, of ~/.aws, looked up again whenever it is needed
+    /// Use this profile of the file, or of ~/.aws if no file is given; ~/.aws is read again whenever keys are needed
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
 }

@@ -18,7 +18,7 @@ pub enum Kind {
 pub fn parse(text: &str, kind: Kind, profile: Option<&str>) -> Result<StoreCredentials, &'static str> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     if text.trim_start().starts_with('{') {
-        let value = serde_json::from_str(text).map_err(|_| "it is no JSON, though it begins so")?;
+        let value = serde_json::from_str(text).map_err(|_| "it begins like JSON, but is not valid JSON")?;
         return json(&value, kind);
     }
     match kind {
@@ -48,7 +48,7 @@ fn json(value: &Value, kind: Kind) -> Result<StoreCredentials, &'static str> {
         Kind::WebDav => match (field(&["user", "username"]), field(&["password"]), field(&["token"])) {
             (Some(user), Some(password), None) => Ok(StoreCredentials::Password { user, password }),
             (None, None, Some(token)) => Ok(StoreCredentials::Bearer { token }),
-            _ => Err("there is no user with a password in it, and no token"),
+            _ => Err("it contains neither a user with a password nor a token"),
         },
     }
 }
@@ -62,9 +62,9 @@ fn s3(
         (Some(access_key), Some(secret_key)) => {
             Ok(StoreCredentials::S3 { access_key, secret_key, session_token })
         }
-        (Some(_), None) => Err("there is no secret key in it"),
-        (None, Some(_)) => Err("there is no access key in it"),
-        (None, None) => Err("there is no access key and no secret key in it"),
+        (Some(_), None) => Err("it contains no secret key"),
+        (None, Some(_)) => Err("it contains no access key"),
+        (None, None) => Err("it contains no access key and no secret key"),
     }
 }
 
@@ -127,8 +127,8 @@ fn settings(text: &str, profile: Option<&str>) -> Result<StoreCredentials, &'sta
     }
     if !found && (sections > 0 || profile.is_some()) {
         return Err(match profile {
-            Some(_) => "that profile is not in it",
-            None => "there is no [default] in it; name the one to use with --profile",
+            Some(_) => "it does not contain that profile",
+            None => "it contains no [default]; choose a profile with --profile",
         });
     }
     s3(access_key, secret_key, session_token)
@@ -143,10 +143,10 @@ fn password(text: &str) -> Result<StoreCredentials, &'static str> {
         None => (first, lines.next().unwrap_or_default()),
     };
     if user.trim().is_empty() || password.is_empty() {
-        return Err("there is no user with a password in it");
+        return Err("it contains no user with a password");
     }
     if lines.any(|line| !line.trim().is_empty()) {
-        return Err("there is more in it than a user and a password");
+        return Err("it contains more than a user and a password");
     }
     Ok(StoreCredentials::Password { user: user.trim().to_owned(), password: password.to_owned() })
 }

@@ -34,14 +34,17 @@ pub async fn run(name: &str, command: Option<&ForkCommand>, session: &Session<'_
         Some(ForkCommand::Keep { fork, new }) => {
             let value = client.post(&of(fork, "/keep"), &api::Keep { name: new.clone() }).await?;
             let words = |_: &Created, _| {
-                format!("{new} is a drive of this computer now. Open it: holdall drive open {new}")
+                format!("{new} is now a drive on this computer. Open it: holdall drive open {new}")
             };
             output.result(&value, words).map(drop)
         }
         Some(ForkCommand::Discard { fork, yes }) => {
             if !yes {
-                must_have_terminal(&format!("Discarding the fork {fork} deletes what only it has."))?;
-                let question = format!("Delete the fork {fork} of {name}, with everything that only it has?");
+                must_have_terminal(&format!(
+                    "Discarding the fork {fork} deletes all changes that only it contains."
+                ))?;
+                let question =
+                    format!("Delete the fork {fork} of {name}, and all changes that only it contains?");
                 if !terminal::confirm(&question).await? {
                     return Err(declined());
                 }

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Said of every drive that is not encrypted: a person who adds it may not know, since only the store says so.
-const CLEAR: &str = "It is not encrypted: anyone who can read the store can read the files\n";
+const CLEAR: &str = "The drive is not encrypted: anyone who can read the store can read the files\n";
 
 /// `drive create`.
 pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliError> {
@@ -24,7 +24,7 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
     let passphrase = match create.no_encryption {
         true => None,
         false => {
-            let option = "--passphrase-file FILE, or --no-encryption to store it readable";
+            let option = "--passphrase-file FILE, or --no-encryption to store the drive without encryption";
             Some(secrets::new_passphrase(create.passphrase_file.as_deref(), &create.name, option).await?)
         }
     };
@@ -45,7 +45,7 @@ pub async fn create(create: &Create, session: &Session<'_>) -> Result<(), CliErr
             result => break result?,
         }
     };
-    let what = format!("{} is made: {}in {}", create.name, size(create, &value), request.store);
+    let what = format!("{} is created: {}in {}", create.name, size(create, &value), request.store);
     tell(&value, &what, &create.name, key_file, session)
 }
 
@@ -77,7 +77,7 @@ async fn settle(failure: Failure, request: &mut api::Create) -> Result<(), CliEr
     }
     terminal::say(&failure.message);
     terminal::say(&format!("{}.", show::store::meaning(StoreMode::None)));
-    if !terminal::confirm(&format!("Make {} all the same?", request.name)).await? {
+    if !terminal::confirm(&format!("Create {} anyway?", request.name)).await? {
         return Err(declined());
     }
     request.weakest = StoreMode::None;
@@ -113,7 +113,7 @@ pub async fn add(add: &Add, session: &Session<'_>) -> Result<(), CliError> {
         }
         result => result?,
     };
-    tell(&value, &format!("{} is known on this computer now", add.name), &add.name, None, session)
+    tell(&value, &format!("{} is added to this computer", add.name), &add.name, None, session)
 }
 
 /// `drive clone`.
@@ -126,7 +126,7 @@ pub async fn clone(
     let request = api::Clone { name: new.to_owned(), snapshot: snapshot.map(str::to_owned) };
     let value = session.client.post(&route(name, "clone"), &request).await?;
     let of = snapshot.map(|label| format!(" as of {label}")).unwrap_or_default();
-    tell(&value, &format!("{new} is made from {name}{of}"), new, None, session)
+    tell(&value, &format!("{new} is created from {name}{of}"), new, None, session)
 }
 
 /// Standard input that was read to its end for one secret has nothing left for another.
@@ -135,8 +135,8 @@ fn only_one_from_standard_input(files: &[&Option<PathBuf>]) -> Result<(), CliErr
     match from_it {
         0 | 1 => Ok(()),
         _ => Err(CliError::usage(
-            "Standard input can hold only one of these.",
-            "Give files for all of them but one.",
+            "Standard input can supply only one of these.",
+            "Use - for one of them, and files for the others.",
         )),
     }
 }
@@ -172,7 +172,9 @@ fn tell(
             text.push_str(CLEAR);
         }
         match (&created.recovery_key, &written) {
-            (Some(_), Some(Ok(()))) => text.push_str("The recovery key is written; keep a copy elsewhere\n"),
+            (Some(_), Some(Ok(()))) => {
+                text.push_str("The recovery key is written to the file; keep a copy elsewhere\n")
+            }
             (Some(key), Some(Err(_)) | None) => text.push_str(&advice(key)),
             (None, _) => {}
         }
@@ -180,7 +182,7 @@ fn tell(
         text
     })?;
     match written {
-        Some(Err(error)) => Err(unwritten(&error, "The drive is made, and works.")),
+        Some(Err(error)) => Err(unwritten(&error, "The drive is created, and works.")),
         Some(Ok(())) | None => Ok(()),
     }
 }
@@ -194,8 +196,8 @@ pub async fn recovery_key(
 ) -> Result<(), CliError> {
     let key_file = out.map(RecoveryKeyFile::create).transpose()?;
     if !sure {
-        must_have_terminal("Another recovery key takes the place of the one before.")?;
-        let question = format!("Make another recovery key for {name}? The one before opens it no more.");
+        must_have_terminal("A new recovery key replaces the old one.")?;
+        let question = format!("Create a new recovery key for {name}? The old one stops working.");
         if !terminal::confirm(&question).await? {
             return Err(declined());
         }
@@ -204,19 +206,19 @@ pub async fn recovery_key(
     let key = value.get("recovery_key").and_then(Value::as_str);
     let written = key.zip(key_file).map(|(key, file)| file.write(key));
     session.output.result(&value, |made: &api::RecoveryKey, _| {
-        let mut what = format!("{name} has another recovery key. Its passphrase stays the same");
+        let mut what = format!("{name} has a new recovery key. The passphrase stays the same");
         if made.former_stays {
             what.push_str(
-                "\nThe one before could not be taken away, and opens it too: run this again once its store is well",
+                "\nThe old key could not be revoked and still works: run this command again once the store works",
             );
         }
         match &written {
-            Some(Ok(())) => format!("{what}\nThe recovery key is written; keep a copy elsewhere"),
+            Some(Ok(())) => format!("{what}\nThe recovery key is written to the file; keep a copy elsewhere"),
             Some(Err(_)) | None => format!("{what}\n{}", advice(&made.recovery_key).trim_end()),
         }
     })?;
     match written {
-        Some(Err(error)) => Err(unwritten(&error, "The new key is made, and opens the drive.")),
+        Some(Err(error)) => Err(unwritten(&error, "The new key is created, and opens the drive.")),
         Some(Ok(())) | None => Ok(()),
     }
 }
@@ -227,14 +229,14 @@ fn unwritten(error: &io::Error, consequence: &str) -> CliError {
         Code::Failed,
         format!("Cannot write the recovery key: {}.", why(error)),
         consequence,
-        "The recovery key is in the result above: keep it from there.",
+        "The recovery key is in the result above: copy it from there.",
     )
 }
 
 fn advice(key: &str) -> String {
     format!(
         "\nRecovery key:\n\n    {key}\n\n\
-         Write it down and keep it away from this computer. It opens the drive if the passphrase is forgotten,\n\
+         Write it down and keep it away from this computer. It opens the drive if you forget the passphrase,\n\
          and it is not shown again. Without both, nobody can read the drive.\n\n"
     )
 }

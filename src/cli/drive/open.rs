@@ -41,11 +41,12 @@ pub fn tell(name: &str, value: &Value, session: &Session<'_>) -> Result<(), CliE
 async fn confirm(name: &str, failure: Failure) -> Result<TakeOverFrom, CliError> {
     let Some(holder) = &failure.holder else { return Err(CliError::Failed(failure)) };
     if !terminal::is_there() {
-        let action = "There is no terminal to ask at: give --yes with --take-over if you are sure.";
+        let action =
+            "There is no terminal to ask for confirmation: add --yes to --take-over if you are sure.";
         return Err(CliError::Failed(failure.with_actions(action)));
     }
     terminal::say(&show::holder(name, holder, &Zoned::now()));
-    match terminal::confirm(&format!("Take {name} over?")).await? {
+    match terminal::confirm(&format!("Take over {name}?")).await? {
         true => Ok(TakeOverFrom { device: holder.device.clone(), epoch: holder.epoch }),
         false => Err(declined()),
     }

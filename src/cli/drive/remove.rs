@@ -22,7 +22,7 @@ pub async fn remove(name: &str, remove: &Remove, sure: bool, session: &Session<'
 /// A drive and its data are deleted: what is left, and what to do.
 fn deleted(name: &str, removed: &api::Removed) -> String {
     let mut lines = vec![format!("{name} and its data in the store are deleted.")];
-    lines.extend(removed.left.as_ref().map(|left| format!("Left behind: {left}")));
+    lines.extend(removed.left.as_ref().map(|left| format!("Not deleted: {left}")));
     lines.extend(removed.action.clone());
     lines.join("\n")
 }
@@ -30,17 +30,16 @@ fn deleted(name: &str, removed: &api::Removed) -> String {
 /// `drive rollback`.
 pub async fn rollback(name: &str, label: &str, sure: bool, session: &Session<'_>) -> Result<(), CliError> {
     if !sure {
-        must_have_terminal(&format!("Rolling {name} back gives up what was changed since {label}."))?;
-        let question = format!(
-            "Make {name} what it was at {label}? What was changed since is given up, for all computers."
-        );
+        must_have_terminal(&format!("Rolling {name} back discards all changes since {label}."))?;
+        let question =
+            format!("Restore {name} to {label}? Changes made since then are discarded, on all computers.");
         if !terminal::confirm(&question).await? {
             return Err(declined());
         }
     }
     let request = api::Label { label: label.to_owned() };
     let value = session.client.post(&route(name, "rollback"), &request).await?;
-    session.output.result(&value, |_: &Synced, _| format!("{name} is what it was at {label}")).map(drop)
+    session.output.result(&value, |_: &Synced, _| format!("{name} is restored to {label}")).map(drop)
 }
 
 async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Result<(), CliError> {
@@ -51,12 +50,12 @@ async fn ask_to_remove(name: &str, remove: &Remove, session: &Session<'_>) -> Re
         serde_json::from_value(value).map_err(|error| not_understood(&error.to_string()))?;
     if remove.discard_unsent && drive.unpushed_bytes > 0 {
         let unsent = drive.unsent();
-        terminal::say(&format!("Only on this computer, and lost if you continue: {unsent} of {name}."));
+        terminal::say(&format!("Only on this computer, and deleted if you continue: {unsent} of {name}."));
     }
     let sure = match remove.delete_data {
         true => {
             terminal::say(&format!(
-                "This deletes {name} for all computers, with everything it has in {}.",
+                "This deletes {name} for all computers, and all its data in {}.",
                 drive.store
             ));
             terminal::ask("Type the drive's name to delete it: ").await? == name
@@ -73,7 +72,7 @@ pub fn must_have_terminal(why: &str) -> Result<(), CliError> {
     match terminal::is_there() {
         true => Ok(()),
         false => Err(CliError::usage(
-            format!("{why} There is no terminal to ask at."),
+            format!("{why} There is no terminal to ask for confirmation."),
             "Give --yes if you are sure.",
         )),
     }

@@ -29,7 +29,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
             let value = client.post(&route(&drive.name, "replicas/remove"), &request).await?;
             output.done(
                 &value,
-                &format!("{store} is no replica of {} any more; what it has stays there", drive.name),
+                &format!("{store} is no longer a replica of {}; its data stays there", drive.name),
             )
         }
         ReplicaCommand::Status(drive) => {
@@ -44,7 +44,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
                     drive.name
                 ))?;
                 let question = format!(
-                    "{store} becomes the store of {}. Other computers have to add the drive again, from there. Go on?",
+                    "{store} becomes the store of {}. On other computers, you have to add the drive again from there. Continue?",
                     drive.name
                 );
                 if !terminal::confirm(&question).await? {
@@ -61,7 +61,7 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
                 Err(CliError::Failed(failure)) if failure.code == Code::WeakStore && terminal::is_there() => {
                     terminal::say(&failure.message);
                     terminal::say(&format!("{}.", meaning(StoreMode::None)));
-                    if !terminal::confirm("Promote it all the same?").await? {
+                    if !terminal::confirm("Promote it anyway?").await? {
                         return Err(super::declined());
                     }
                     request.weakest = StoreMode::None;
@@ -78,17 +78,17 @@ pub async fn run(command: &ReplicaCommand, session: &Session<'_>) -> Result<(), 
 fn added(name: &str, store: &str, replica: &ReplicaStatus) -> String {
     let how = match &replica.reason {
         None if replica.state == ReplicaState::UpToDate => {
-            format!("{store} has everything of {name}, and is kept up while the drive is open")
+            format!("{store} has everything of {name}, and is updated while the drive is open")
         }
         None => {
             format!("{store} is a replica of {name}; the rest is copied while the drive is open")
         }
         Some(reason) => {
-            format!("{store} is a replica of {name}, but does not take anything now: {reason}")
+            format!("{store} is a replica of {name}, but cannot be updated now: {reason}")
         }
     };
     format!(
-        "{how}\nWhere {name} is used on other computers too, add it there as well: each keeps up the replicas that it knows"
+        "{how}\nIf you use {name} on other computers, add the replica there too: each computer updates the replicas that it knows"
     )
 }
 
@@ -107,7 +107,7 @@ pub fn state(replica: &ReplicaStatus, paint: Paint) -> String {
         ReplicaState::Trouble => {
             paint.hue(Hue::Bad, &format!("! {}", replica.reason.as_deref().unwrap_or("it does not answer")))
         }
-        ReplicaState::Closed => "kept up while the drive is open".to_owned(),
+        ReplicaState::Closed => "updated while the drive is open".to_owned(),
     }
 }
 
@@ -124,14 +124,17 @@ fn statuses(name: &str, all: &[ReplicaStatus], now: &Zoned, paint: Paint) -> Str
 }
 
 fn promoted(name: &str, done: &Promoted, now: &Zoned) -> String {
-    let mut text =
-        format!("{name} is in {} now, as it was uploaded {}", done.store, when(&done.committed_at, now));
+    let mut text = format!(
+        "{name} is now in {}, in the version that was uploaded {}",
+        done.store,
+        when(&done.committed_at, now)
+    );
     if done.lost_versions {
-        text.push_str("\nWhat was uploaded after that is not in it. This computer's files of it were set aside, not deleted");
+        text.push_str("\nThis version lacks later uploads. This computer's files of the drive were set aside, not deleted");
     }
     if !done.former_store_told {
         text.push_str(
-            "\nThe former store did not answer. It is told once it is back; until then open the drive from there on no computer",
+            "\nThe former store did not answer. Holdall marks it as moved once it is back; until then, do not open the drive from there on any computer",
         );
     }
     text

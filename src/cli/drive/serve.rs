@@ -21,7 +21,7 @@ pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError>
         .output
         .result(&value, |served: &Served, _| format!("{} is served at {}", serve.name, served.uri))?;
     if !session.output.json {
-        terminal::say("Press Ctrl-C to end it.");
+        terminal::say("Press Ctrl-C to stop.");
     }
     // Lines that are not errors say nothing new by now.
     while let Ok(Some(line)) = answer.line().await {
@@ -32,7 +32,7 @@ pub async fn serve(serve: &Serve, session: &Session<'_>) -> Result<(), CliError>
     Err(CliError::new(
         Code::NoDaemon,
         format!("The background service has stopped serving {}.", serve.name),
-        "What clients had flushed is safe on this computer.",
+        "Data that clients flushed is safe on this computer.",
         "Run the command again.",
     ))
 }

@@ -48,7 +48,7 @@ impl Look {
             Cell::Pinned => ("◆", "Always kept on this computer", Hue::Good),
             Cell::Dirty => ("○", "Waiting to upload", Hue::Busy),
             Cell::Uploading => ("↑", "Uploading", Hue::Busy),
-            Cell::Failed => ("!", "Failed, tried again", Hue::Bad),
+            Cell::Failed => ("!", "Failed, will be retried", Hue::Bad),
             Cell::Empty => ("□", "Empty", Hue::Dim),
         };
         Look { glyph, word, hue }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
         assert_eq!(lines[3], "·  Online only                   about 64 MiB");
         assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
-        assert_eq!(lines[8], "!  Failed, tried again           about 0 B");
+        assert_eq!(lines[8], "!  Failed, will be retried       about 0 B");
         assert_eq!(lines[9], "□  Empty                         about 0 B");
         assert_eq!(lines.len(), 10);
     }

@@ -16,7 +16,7 @@ pub fn each(pins: &[Pin], words: fn(&Pin) -> String) -> String {
 pub fn looked(pin: &Pin) -> String {
     let here = match pin.bytes.saturating_sub(pin.ready_bytes) {
         0 => "all of it is on this computer".to_owned(),
-        missing => format!("{} of it are online only", format_bytes(missing)),
+        missing => format!("{} is online only", format_bytes(missing)),
     };
     format!("{}: {}, {here}", shown(pin), size(pin))
 }
@@ -54,7 +54,7 @@ pub fn kept(pin: &Pin) -> String {
         (_, false) => {
             let missing = pin.bytes.saturating_sub(pin.ready_bytes);
             format!(
-                "{} is kept on this computer from now on; {} are downloaded in the background. See holdall pins",
+                "{} is kept on this computer from now on; {} is downloaded in the background. See holdall pins",
                 shown(pin),
                 format_bytes(missing)
             )
@@ -63,12 +63,12 @@ pub fn kept(pin: &Pin) -> String {
 }
 
 fn unreadable(pin: &Pin) -> String {
-    format!("{}: {} cannot be read by you, and are not kept", shown(pin), files(pin.unreadable))
+    format!("{}: not kept, because you may not read them: {}", shown(pin), files(pin.unreadable))
 }
 
 /// The pins that were removed.
 pub fn unpinned(pins: &[Pin]) -> String {
-    let line = |pin: &Pin| format!("{} is not kept any more; it goes once the room is needed", shown(pin));
+    let line = |pin: &Pin| format!("{} is no longer kept; it stays until the space is needed", shown(pin));
     pins.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -103,11 +103,11 @@ pub fn list(pins: &[Pin], paint: Paint) -> String {
 
 /// The result of an eviction.
 pub fn evicted(evicted: &Evicted) -> String {
-    let freed = format!("{} of this computer's disk are free now", format_bytes(evicted.bytes_freed));
+    let freed = format!("Freed {} on this computer", format_bytes(evicted.bytes_freed));
     match evicted.stayed_bytes {
         0 => freed,
         bytes => format!(
-            "{freed}; {} stay: changes that wait for upload, metadata, and what is pinned",
+            "{freed}; {} was kept: pending uploads, folder listings and pinned files",
             format_bytes(bytes)
         ),
     }
@@ -115,7 +115,7 @@ pub fn evicted(evicted: &Evicted) -> String {
 
 /// Enough is here.
 pub fn waited(waited: &Waited) -> String {
-    format!("{} of {} are on this computer", format_bytes(waited.ready_bytes), format_bytes(waited.bytes))
+    format!("{} of {} is on this computer", format_bytes(waited.ready_bytes), format_bytes(waited.bytes))
 }
 
 fn shown(pin: &Pin) -> String {
@@ -191,11 +191,14 @@ mod tests {
         );
         let coming = Pin { state: PinState::Syncing, ready_bytes: 1 << 20, unreadable: 1, ..pin() };
         let text = each(std::slice::from_ref(&coming), kept);
-        assert!(text.contains("2 MiB are downloaded") && text.contains("1 file cannot be read"), "{text}");
+        assert!(
+            text.contains("2 MiB is downloaded") && text.contains("you may not read them: 1 file"),
+            "{text}"
+        );
         let text = each(std::slice::from_ref(&coming), would_be);
         assert!(text.contains("3 MiB in 1,204 files, of which 2 MiB"), "{text}");
         let text = each(std::slice::from_ref(&coming), looked);
-        assert!(text.contains("3 MiB in 1,204 files, 2 MiB of it are online only"), "{text}");
+        assert!(text.contains("3 MiB in 1,204 files, 2 MiB is online only"), "{text}");
         let whole = Pin { path: None, at: None, ..pin() };
         let counted = "The drive work: Ready for offline: 1,204 of 1,204";
         assert_eq!(each(std::slice::from_ref(&whole), kept), counted);

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 /// The uploads under way, and those that are pending.
 pub fn queue(name: &str, queue: &[Queued], zone: &TimeZone) -> String {
     if queue.is_empty() {
-        return format!("Nothing of {name} waits to be uploaded");
+        return format!("{name} has nothing to upload");
     }
     let mut table = Table::new(["WHAT", "SIZE", "TRIES", "NEXT TRY", "LAST ERROR"]);
     for queued in queue {
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_queued_upload_says_how_often_it_was_tried() {
-        assert_eq!(queue("work", &[], &TimeZone::UTC), "Nothing of work waits to be uploaded");
+        assert_eq!(queue("work", &[], &TimeZone::UTC), "work has nothing to upload");
         let segment = Queued {
             kind: QueuedKind::Segment,
             bytes: 8 << 20,

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 /// Shown if there is no drive.
 pub const NO_DRIVES: &str = "\
-No drives yet. Make one:
+No drives yet. Create one:
   holdall drive create NAME --store URL
-or use one that another computer has made:
+or use one that was created on another computer:
   holdall drive add NAME --store URL";
 
 /// All drives, and where their data is.
@@ -69,12 +69,14 @@ pub fn details(drive: &DriveStatus, now: &Zoned, paint: Paint) -> String {
         let bytes = format_bytes(drive.prefetch_bytes);
         rows.push((
             "prefetch",
-            format!("{bytes} left of what was read first last time (stop: holdall drive stop-prefetch)"),
+            format!(
+                "{bytes} left of the data that was read first last time (stop: holdall drive stop-prefetch)"
+            ),
         ));
     }
     rows.extend(not_here(drive).map(|absent| ("not here", absent)));
     if drive.lacks_metadata {
-        rows.push(("names", "not all are here: without the store some folders cannot be listed".to_owned()));
+        rows.push(("names", "not all are here: without the store, some folders cannot be listed".to_owned()));
     }
     if let Some(share) = (100 * drive.fetched_used_bytes).checked_div(drive.fetched_bytes) {
         let fetched = format_bytes(drive.fetched_bytes);
@@ -240,7 +242,7 @@ fn asked(drive: &DriveStatus) -> Option<String> {
 fn size(drive: &DriveStatus) -> String {
     let size = format_bytes(drive.size_bytes);
     match drive.mountpoint {
-        _ if drive.size_bytes == 0 => "not known before it is opened here".to_owned(),
+        _ if drive.size_bytes == 0 => "not known until it is opened here".to_owned(),
         Some(_) if drive.used_bytes > 0 => format!("{size}, {} used", format_bytes(drive.used_bytes)),
         _ => size,
     }
@@ -269,10 +271,10 @@ fn not_here(drive: &DriveStatus) -> Option<String> {
     let absent = drive.used_bytes.saturating_sub(drive.local_bytes() + drive.dirty_bytes);
     let until = match drive.state {
         DriveState::Offline | DriveState::NeedsAttention => "it cannot be read until the store is back",
-        _ => "it comes when it is read",
+        _ => "it is downloaded when it is read",
     };
     let is_told = drive.mountpoint.is_some() && absent >= WORTH_TELLING;
-    is_told.then(|| format!("about {} of what is on it; {until}", format_bytes(absent)))
+    is_told.then(|| format!("about {} of its files; {until}", format_bytes(absent)))
 }
 
 #[cfg(test)]
@@ -339,11 +341,11 @@ mod tests {
         let mut drive = drive();
         assert_eq!(not_here(&drive), None, "all of it is");
         drive.used_bytes = 5 << 30;
-        assert_eq!(not_here(&drive).unwrap(), "about 3 GiB of what is on it; it comes when it is read");
+        assert_eq!(not_here(&drive).unwrap(), "about 3 GiB of its files; it is downloaded when it is read");
         drive.state = DriveState::Offline;
         assert!(
             details(&drive, &now(), PLAIN)
-                .contains("  not here    about 3 GiB of what is on it; it cannot be read")
+                .contains("  not here    about 3 GiB of its files; it cannot be read")
         );
         drive.mountpoint = None;
         assert_eq!(not_here(&drive), None, "how full a closed drive is nobody knows");

@@ -5,7 +5,7 @@ use crate::cli::output::{Hue, Paint};
 use crate::cli::show::table::Table;
 
 const NO_LOGINS: &str = "\
-No credentials are kept. Log in to a store:
+You are not logged in to any store. Log in:
   holdall store login URL";
 
 /// All logins.
@@ -26,7 +26,7 @@ pub fn logged_in(login: &StoreLogin) -> String {
         KeptIn::Keyring => "the keyring",
         KeptIn::File => "a file that only you can read",
     };
-    format!("Logged in to {} as {}; the credentials are kept in {place}", login.store, login.user)
+    format!("Logged in to {} as {}; the credentials are saved in {place}", login.store, login.user)
 }
 
 /// A removed login.
@@ -34,7 +34,7 @@ pub fn logged_out(login: &StoreLogin) -> String {
     let mut text = format!("Logged out of {}", login.store);
     if !login.drives.is_empty() {
         text.push_str(&format!(
-            "\nThese drives used it, and upload nothing until you log in again: {}",
+            "\nThese drives used the login, and cannot upload or download until you log in again: {}",
             login.drives.join(", ")
         ));
     }
@@ -63,7 +63,7 @@ pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
     }
     text.push_str(match tested.usable {
         true => meaning(tested.store_mode),
-        false => "No drive can be on this store",
+        false => "This store cannot hold a drive",
     });
     text.push_str(&there_already(tested));
     text
@@ -73,10 +73,12 @@ pub fn tested(at: &str, tested: &StoreTested, paint: Paint) -> String {
 fn there_already(tested: &StoreTested) -> String {
     if tested.has_drive {
         let add = Action::Add { drive: None, store: Some(tested.store.clone()) };
-        return format!("\nThere is a drive already. {}", add.sentence());
+        return format!("\nThere is already a drive. {}", add.sentence());
     }
     match &tested.instead {
-        Some(instead) => format!("\nOther files are there already. For a drive alone, use {instead}"),
+        Some(instead) => {
+            format!("\nThere are already other files. To give the drive a place of its own, use {instead}")
+        }
         None => String::new(),
     }
 }
@@ -84,15 +86,17 @@ fn there_already(tested: &StoreTested) -> String {
 /// The meaning of a mode, for people.
 pub fn meaning(mode: StoreMode) -> &'static str {
     match mode {
-        StoreMode::Swap => "Several computers can use drives here: of two that write at once, never both win",
+        StoreMode::Swap => {
+            "Several computers can use drives here: if two write at the same time, both versions are kept"
+        }
         StoreMode::Claim => {
-            "Several computers can use drives here: of two that write at once, never both win. They take turns by claims,\n\
-             so each open and upload takes a few requests more, and a computer that dies while it takes a drive holds up\n\
-             the next one for half a minute"
+            "Several computers can use drives here: if two write at the same time, both versions are kept. They take turns by\n\
+             claims: each open and upload takes a few more requests, and if a computer dies while it takes a drive, the next\n\
+             one waits for half a minute"
         }
         StoreMode::None => {
-            "Use a drive here on one computer at a time: this store cannot tell two apart that take a drive at the same\n\
-             moment. Close it on one computer before you open it on another"
+            "Use a drive here on one computer at a time: this store cannot stop two computers from opening a drive at the\n\
+             same time. Close it on one computer before you open it on another"
         }
     }
 }
@@ -140,7 +144,9 @@ s3://b  AKIAIO…  file     photos, work
             },
             Paint(false),
         );
-        assert!(tested.ends_with("\nOther files are there already. For a drive alone, use s3://b/holdall"));
+        assert!(tested.ends_with(
+            "\nThere are already other files. To give the drive a place of its own, use s3://b/holdall"
+        ));
         assert!(
             tested.starts_with("s3://b\n  ! If-Match: it overwrites\n  conditions of puts are not heeded\nUse a drive here on one computer"),
             "{tested}"
