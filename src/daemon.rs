@@ -67,10 +67,10 @@ const EXIT_KEPT: u8 = 69;
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
 
 /// The message after a daemon that was killed, or that the kernel or a watchdog ended.
-const DIED: &str = "The background service ended without warning and has started again. What was saved on drives is safe; programs that use them have waited.";
+const DIED: &str = "The background service crashed and has started again. Saved files are safe; programs that use drives have waited.";
 
 /// The message after a daemon that the keeper killed.
-const HUNG: &str = "The background service hung and was started again. What was saved on drives is safe; programs that use them have waited.";
+const HUNG: &str = "The background service hung and was started again. Saved files are safe; programs that use drives have waited.";
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
 fn usage() -> ExitCode {
     let _ = writeln!(
         io::stderr(),
-        "usage: holdalld    keeps this user's drives; holdall starts it where it is needed"
+        "usage: holdalld    runs the background service for this user's drives; holdall starts it when needed"
     );
     ExitCode::from(2)
 }
@@ -213,9 +213,9 @@ fn runs_already(holder: Option<&Holding>) -> String {
     match holder.filter(|holder| holder.pid != 0) {
         Some(holder) => {
             let at = holder.sockets.first().map(|at| format!(", at {}", at.display())).unwrap_or_default();
-            format!("The background service runs already (process {}{at}).", holder.pid)
+            format!("The background service is already running (process {}{at}).", holder.pid)
         }
-        None => "The background service runs already.".to_owned(),
+        None => "The background service is already running.".to_owned(),
     }
 }
 

@@ -415,11 +415,16 @@ mod tests {
     fn says_nothing_is_lost_only_if_there_is_a_fork() {
         let mut status = status("work", DriveState::NeedsAttention);
         status.reason = Some("desk has removed the drive.".to_owned());
-        status.advice =
-            advice(Some("What was not uploaded is kept on this computer."), Some("Copy it elsewhere."));
+        status.advice = advice(
+            Some("Changes that were not uploaded are kept on this computer."),
+            Some("Copy it elsewhere."),
+        );
         let card = card(&status, Moving::default());
         assert_eq!(card.reason.as_deref(), Some("desk has removed the drive."));
-        assert_eq!(card.consequence.as_deref(), Some("What was not uploaded is kept on this computer."));
+        assert_eq!(
+            card.consequence.as_deref(),
+            Some("Changes that were not uploaded are kept on this computer.")
+        );
         assert_eq!(said(&card).as_deref(), Some("Copy it elsewhere."));
         assert_ne!(card.state.icon, "fork");
     }

@@ -40,7 +40,7 @@ pub enum PrivilegedError {
         said: String,
     },
     /// There is no sudo.
-    #[error("could not {doing}: it takes root's rights, and neither Holdall's helper nor sudo is installed")]
+    #[error("could not {doing}: this needs root, and neither Holdall's helper nor sudo is installed")]
     NoSudo {
         /// The operation.
         doing: &'static str,
@@ -54,7 +54,7 @@ pub enum PrivilegedError {
         said: String,
     },
     /// The process could not be started or spoken to.
-    #[error("could not {doing}: no process for it: {error}")]
+    #[error("could not {doing}: no process could be started: {error}")]
     NotStarted {
         /// The operation.
         doing: &'static str,
@@ -62,7 +62,7 @@ pub enum PrivilegedError {
         error: io::Error,
     },
     /// The process ended without an answer.
-    #[error("could not {doing}: the process that tried has ended: {said}")]
+    #[error("could not {doing}: its process ended without an answer: {said}")]
     Died {
         /// The operation.
         doing: &'static str,
@@ -72,7 +72,7 @@ pub enum PrivilegedError {
 }
 
 const SAFE: &str = "Your files are safe; nothing was changed.";
-const KEPT: &str = "Your files are safe; the drive is as it was.";
+const KEPT: &str = "Your files are safe; the drive is unchanged.";
 
 /// For when neither the helper nor sudo works. The reader may be at the app's window, where no sudo can ask for anything.
 const INSTALL_HELPER: &str = "Install Holdall's helper, which does this for you: it is part of the package `holdall`, and \
@@ -102,13 +102,13 @@ impl PrivilegedError {
                 SAFE,
                 [
                     Action::run(&["journalctl", "-u", "holdall-helper"]),
-                    Action::tell("It shows why. Fix that, then try again."),
+                    Action::tell("It shows the cause. Fix that, then try again."),
                 ]
                 .into(),
             ),
             PrivilegedError::SudoRefused { .. } => (Code::Privileges, SAFE, INSTALL_HELPER.into()),
             PrivilegedError::NotStarted { .. } => {
-                (Code::Failed, SAFE, "Is memory short, or a limit of processes reached? Then try again.".into())
+                (Code::Failed, SAFE, "Check the free memory and the limit on processes, then try again.".into())
             }
             PrivilegedError::Died { .. } => (Code::Failed, KEPT, try_again()),
         };
@@ -120,24 +120,24 @@ impl Refused {
     /// For people: cause, consequence, action.
     pub fn failure(&self) -> Failure {
         let (code, consequence, actions): (_, _, Actions) = match self {
-            Refused::NotOurs { .. } => {
-                (Code::State, "Nothing was touched that is not Holdall's.", Action::Doctor.into())
-            }
+            Refused::NotOurs { .. } => (Code::State, "Nothing was changed.", Action::Doctor.into()),
             Refused::NotYours { .. } => (
                 Code::Privileges,
-                "Nothing was touched.",
-                "Open the drive as the user whose it is, at a directory of that user's.".into(),
+                "Nothing was changed.",
+                "Open the drive as the user who owns it, at a directory of that user.".into(),
             ),
             Refused::Unfit { .. } => (
                 Code::State,
-                "Nothing was touched.",
+                "Nothing was changed.",
                 "Open the drive at a directory among your files, such as one in your home directory.".into(),
             ),
             Refused::TooMany { .. } => (
                 Code::State,
                 SAFE,
                 [
-                    Action::tell("Close a drive. If not so many are open, remove what is left of them."),
+                    Action::tell(
+                        "Close a drive. If fewer drives are open, remove leftovers of earlier ones.",
+                    ),
                     Action::Repair,
                 ]
                 .into(),
@@ -157,13 +157,14 @@ impl Refused {
             ),
             Refused::NotBlank { .. } => (
                 Code::State,
-                "What is there was left as it is.",
-                "If it is not needed, remove the drive and create it again.".into(),
+                "The data on it is unchanged.",
+                "If you do not need the data, remove the drive and create it again.".into(),
             ),
             Refused::Damaged { .. } => (
                 Code::Corrupt,
-                "The drive was not mounted; its earlier versions in the store are unharmed.",
-                "Roll back to a snapshot, or run `e2fsck` on the block device and decide.".into(),
+                "The drive was not mounted; its earlier versions in the store are not affected.",
+                "Roll back to a snapshot, or run `e2fsck` on the block device and answer its questions."
+                    .into(),
             ),
             Refused::Busy { holders, .. } => {
                 (Code::State, KEPT, format!("Close what uses it{}, then try again.", list(holders)).into())
@@ -171,7 +172,8 @@ impl Refused {
             Refused::AlreadyFrozen { .. } => (
                 Code::State,
                 KEPT,
-                "Another program froze it: run `fsfreeze -u` there, or wait for it.".into(),
+                "Another program froze it: wait until it is done, or run `fsfreeze -u` on the mount point."
+                    .into(),
             ),
             Refused::NotFrozen { .. } => (Code::Failed, KEPT, "Try again.".into()),
             Refused::System { errno, .. } => match errno {
@@ -180,7 +182,7 @@ impl Refused {
                 }
                 Some(libc::EUCLEAN | libc::EIO) => (
                     Code::Corrupt,
-                    "The drive could not be read as it should; nothing was written to it.",
+                    "The drive could not be read correctly; nothing was written to it.",
                     [Action::Check { drive: None }, Action::Doctor].into(),
                 ),
                 _ => (Code::Failed, KEPT, try_again()),

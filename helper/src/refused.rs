@@ -16,13 +16,13 @@ pub enum Refused {
         what: PathBuf,
     },
     /// The device, the directory or the file does not belong to the user who asks the helper.
-    #[error("{} is not yours: you can have done only to your own drives, and only on your own directories", what.display())]
+    #[error("{} is not yours: the helper works only on your own drives, and only in your own directories", what.display())]
     NotYours {
         /// Its path.
         what: PathBuf,
     },
     /// The directory is on a file system on which no drive may be mounted.
-    #[error("{} is on a file system that is not for files (its kind is {kind:#x}): no drive is mounted there", what.display())]
+    #[error("{} is on a special file system (type {kind:#x}), where drives cannot be mounted", what.display())]
     Unfit {
         /// The directory.
         what: PathBuf,
@@ -30,7 +30,7 @@ pub enum Refused {
         kind: u32,
     },
     /// The user already has as many block devices as one user may have.
-    #[error("you have {devices} block devices already, which is as many as one user may have")]
+    #[error("you already have {devices} block devices, the most that one user may have")]
     TooMany {
         /// How many.
         devices: usize,
@@ -60,7 +60,7 @@ pub enum Refused {
         said: String,
     },
     /// The device already holds something.
-    #[error("{} holds {found}: no file system is made over it", device.display())]
+    #[error("{} contains {found}, which is not overwritten with a file system", device.display())]
     NotBlank {
         /// The device.
         device: PathBuf,
@@ -82,19 +82,19 @@ pub enum Refused {
         holders: Vec<Holder>,
     },
     /// Somebody else has frozen the file system.
-    #[error("the file system at {} is frozen already", mountpoint.display())]
+    #[error("the file system at {} is already frozen", mountpoint.display())]
     AlreadyFrozen {
         /// Where.
         mountpoint: PathBuf,
     },
     /// The time of the freeze was over, or somebody else ended it.
-    #[error("the freeze of {} had ended before", mountpoint.display())]
+    #[error("the freeze of {} had already ended", mountpoint.display())]
     NotFrozen {
         /// Where.
         mountpoint: PathBuf,
     },
     /// The operation came with the wrong descriptors.
-    #[error("the operation lacks a descriptor, or has one of another kind")]
+    #[error("the operation lacks a descriptor, or has one of the wrong kind")]
     NoDescriptor,
     /// A system call failed.
     #[error("{call} on {}: {said}", path.display())]

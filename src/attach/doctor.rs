@@ -106,8 +106,8 @@ fn finding(name: &str, left: &Left) -> Option<Finding> {
         return None;
     }
     let waits = if left.mounts.is_empty() { "" } else { " Programs that use it may hang or get errors." };
-    let detail = format!("A background service that has ended left {}.{waits}", what.join(", "));
-    let start = Action::tell("Start the background service, which takes it over where that is possible.");
+    let detail = format!("An earlier background service left {} behind.{waits}", what.join(", "));
+    let start = Action::tell("Start the background service, which takes it over if possible.");
     let start = left.is_attached().then_some(start);
     let actions: Vec<_> = start.into_iter().chain([Action::Repair]).collect();
     Some(Finding::new(format!("drive {name}"), false, detail, actions))
@@ -127,22 +127,22 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
     let remove = || Actions::from(Action::Repair);
     Ok(match (keeper::process(&socket), mounted) {
         (Some(pid), true) => {
-            told(true, format!("Process {pid} keeps the drives' connections."), Actions::default())
+            told(true, format!("Process {pid} holds the drives' connections."), Actions::default())
         }
         (Some(pid), false) if site.watch.is_some() && any_served(known) => {
             told(true, format!("Process {pid} watches the background service."), Actions::default())
         }
-        (Some(pid), false) => told(false, format!("Process {pid} keeps nothing any more."), remove()),
+        (Some(pid), false) => told(false, format!("Process {pid} is no longer needed."), remove()),
         (None, true) if any_served(known) => told(
             false,
-            "The keeper has ended: should holdalld die now, mounted drives get errors.".to_owned(),
+            "The keeper has ended: if holdalld dies now, programs that use mounted drives get errors.".to_owned(),
             [
-                Action::tell("Holdall starts another one by itself. If this stays, restart it."),
+                Action::tell("Holdall starts another one by itself. If this problem stays, restart the background service."),
                 Action::Restart,
             ]
             .into(),
         ),
-        (None, _) if stale => told(false, format!("Nobody listens at {}.", socket.display()), remove()),
+        (None, _) if stale => told(false, format!("Leftover socket {}.", socket.display()), remove()),
         (None, _) => None,
     })
 }
@@ -162,7 +162,7 @@ fn used(holders: &[Holder]) -> Actions {
     match names.is_empty() {
         true => Actions::default(),
         false => {
-            format!("End {}: it still has files of the drive, and gets errors.", names.join(", ")).into()
+            format!("Close {}: it still uses files of the drive, and gets errors.", names.join(", ")).into()
         }
     }
 }

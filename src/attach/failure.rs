@@ -17,13 +17,13 @@ pub enum AttachError {
     #[error(transparent)]
     Privileged(#[from] PrivilegedError),
     /// A former daemon's device or mount is still there.
-    #[error("something is left of the drive {name:?} from an earlier time")]
+    #[error("an earlier background service left parts of the drive {name:?} behind")]
     LeftOver {
         /// The drive.
         name: String,
     },
     /// The kernel did not take new connections for a device.
-    #[error("the kernel takes no new connection for {}: its old one still lives", device.display())]
+    #[error("the kernel accepts no new connection for {}: the old one is still alive", device.display())]
     NotTaken {
         /// The device.
         device: PathBuf,
@@ -41,7 +41,7 @@ pub enum AttachError {
         error: io::Error,
     },
     /// The directory cannot be mounted on.
-    #[error("{} cannot be mounted on: {why}", path.display())]
+    #[error("{} cannot be used as a mount point: {why}", path.display())]
     MountPoint {
         /// Which.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum AttachError {
     #[error("the drive holds something that is not an ext4 file system")]
     Foreign,
     /// An operation gave an answer of the wrong kind.
-    #[error("an operation was answered with something else")]
+    #[error("an operation got an unexpected answer")]
     Confused,
     /// A file or directory could not be used.
     #[error("could not {doing} {}: {error}", path.display())]
@@ -97,36 +97,36 @@ impl AttachError {
             AttachError::NotTaken { .. } => (
                 Code::State,
                 "Your files are safe; programs that use the drive wait.",
-                "Is another holdalld running? End it, then try again.".into(),
+                "If another holdalld is running, stop it. Then try again.".into(),
             ),
             AttachError::Serve(_) | AttachError::Keeper { .. } | AttachError::Confused => {
                 (Code::Failed, "Your files are safe; the drive is as it was.", try_again())
             }
             AttachError::NotGrown { .. } => (
                 Code::Failed,
-                "Your files are safe; there is no more room for them yet.",
-                "Close and open the drive: then the file system takes all of it.".into(),
+                "Your files are safe; the new space cannot be used yet.",
+                "Close and open the drive: then the file system uses the new size.".into(),
             ),
             AttachError::MountPoint { .. } => (
                 Code::Usage,
                 "Nothing was changed there.",
-                "Name an empty directory of yours, or one that does not exist yet.".into(),
+                "Choose an empty directory of your own, or one that does not exist yet.".into(),
             ),
             AttachError::NoFileSystem => (
                 Code::NotFound,
                 "Nothing was changed.",
-                "Choose a later version, or open the drive to write.".into(),
+                "Choose a later version, or open the drive for writing.".into(),
             ),
             AttachError::Foreign => (
                 Code::State,
-                "What is there was left as it is.",
+                "The data on it is unchanged.",
                 [Action::Serve { drive: None }, Action::tell("Or remove the drive, and create it again.")]
                     .into(),
             ),
             AttachError::Io { .. } => (
                 Code::Failed,
                 "Your files are safe; the drive is as it was.",
-                "Mend what the message names, then try again.".into(),
+                "Fix the cause, then try again.".into(),
             ),
         };
         Failure::new(code, sentence(&self.to_string()), consequence, actions)
@@ -147,7 +147,7 @@ fn one_file(error: &OneFileError) -> (Code, &'static str, Actions) {
             Code::Privileges,
             SAFE,
             [
-                Action::tell("Let everybody open it, as udev does where it runs."),
+                Action::tell("Allow all users to open it, as udev usually does."),
                 Action::run_as_root(&["chmod", "666", "/dev/fuse"]),
             ]
             .into(),
@@ -162,7 +162,7 @@ fn one_file(error: &OneFileError) -> (Code, &'static str, Actions) {
             [Action::tell("Attach with nbd."), Action::run_as_root(&["modprobe", "nbd"])].into(),
         ),
         OneFileError::CannotResend { .. } | OneFileError::Over(_) => {
-            (Code::State, "What was fsynced is safe; what programs had not is lost to them.", repair())
+            (Code::State, "Data that programs had synced is safe; other recent writes may be lost.", repair())
         }
         OneFileError::Setup(_) | OneFileError::System { .. } => (Code::Failed, SAFE, try_again()),
     }

@@ -43,7 +43,7 @@ impl std::fmt::Display for Unfit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Unfit::NotADirectory => "it is not a directory",
-            Unfit::NotEmpty => "it is not empty, and what is in it would be hidden",
+            Unfit::NotEmpty => "it is not empty, and its files would be hidden",
             Unfit::NotYours => "it belongs to another user",
             Unfit::Mounted => "something is mounted there",
             Unfit::NoName => "it is not a directory of its own",

@@ -22,7 +22,7 @@ const ACTIVITY_ROWS: u32 = 300;
 /// How long the systemd journal may take to answer.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(5);
 const NO_LOG: &str =
-    "There is no log here. Under systemd it is in the journal: journalctl _UID=$(id -u) _COMM=holdalld";
+    "There is no log file. Under systemd, the log is in the journal: journalctl _UID=$(id -u) _COMM=holdalld";
 
 impl Drives {
     /// The texts. Collecting them examines this computer as the doctor does.

@@ -92,14 +92,14 @@ fn check_name(name: &str) -> Result<(), Failure> {
     match is_one && !name.chars().any(char::is_control) {
         true => Ok(()),
         false => {
-            Err(failure::usage("A folder's name has 1 to 255 bytes, no slash and no control characters."))
+            Err(failure::usage("A folder's name has 1 to 255 bytes, without slashes and control characters."))
         }
     }
 }
 
 fn check_not_own(path: &Path, own: &[PathBuf]) -> io::Result<()> {
     match own.iter().any(|mount| path.starts_with(mount)) {
-        true => Err(io::Error::other("it is on a drive of Holdall's, and a drive cannot be kept in a drive")),
+        true => Err(io::Error::other("it is on a Holdall drive, and a drive cannot be stored in a drive")),
         false => Ok(()),
     }
 }
@@ -152,17 +152,17 @@ fn refused(path: &Path, error: &io::Error) -> Failure {
     let path = path.display();
     let (code, message, action) = match error.kind() {
         ErrorKind::AlreadyExists => {
-            (Code::Exists, format!("{path} is there already."), "Choose it, or give another name.")
+            (Code::Exists, format!("{path} already exists."), "Choose it, or give another name.")
         }
         ErrorKind::TimedOut => (
             Code::Offline,
             format!("{path} does not answer."),
-            "Look whether the disk or the server that it is on is there, and try again.",
+            "Check that its disk or server is connected, and try again.",
         ),
         ErrorKind::PermissionDenied => (
             Code::Privileges,
-            format!("Holdall may not do that in {path}: {}.", why(error)),
-            "Choose a folder of yours.",
+            format!("Holdall has no permission to do that in {path}: {}.", why(error)),
+            "Choose a folder of your own.",
         ),
         _ => (Code::Failed, format!("{path} cannot be used: {}.", why(error)), "Choose another folder."),
     };

@@ -30,7 +30,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const DISK_LIMIT: Duration = Duration::from_secs(5);
 /// Stores that are asked at the same time. A person has fewer; each takes a connection.
 const ASKED_AT_ONCE: usize = 32;
-const REPAIRED_STAYS: &str = "What was repaired stays so. Stores and logins were not looked at.";
+const REPAIRED_STAYS: &str = "Repairs that were made stay. Stores and logins were not checked.";
 
 /// A store, and the drives that rely on it.
 #[derive(Default)]

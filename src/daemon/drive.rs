@@ -385,8 +385,8 @@ impl Drive {
         let (needed, given) = (format_bytes(needed + needed / 10), format_bytes(bytes));
         Err(failure(
             Code::Usage,
-            format!("The drive {} needs {needed} of cache; {given} is too little.", self.name),
-            "Nothing was changed. Metadata, what is pinned, and changes that are not uploaded yet always stay on this computer.",
+            format!("The drive {} needs a cache of {needed}; {given} is too small.", self.name),
+            "Nothing was changed. Folder listings, pinned files, and changes that are not uploaded yet always stay on this computer.",
             [
                 Action::tell(format!("Give {needed} or more, keep less offline, or upload changes first.")),
                 Action::Pins { drive: Some(self.name.clone()) },

@@ -367,7 +367,7 @@ impl Drives {
         self.activity().note(
             Some(&request.name),
             ActivityKind::Drive,
-            format!("Made at {}.", url.readable()),
+            format!("Created at {}.", url.readable()),
         );
         Ok(api::Created { size_bytes: Some(size_bytes), ..created(drive, &unlocked.family, recovery) })
     }
@@ -492,7 +492,7 @@ impl Drives {
         let named = |failure| failure::named(failure, name, &source.store_url());
         let drive = cloned.map_err(|error| named(failure::drive(&error)))?;
         self.remember(&request.name, drive, &source.store_url(), &unlocked)?;
-        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Made from {name}."));
+        self.activity().note(Some(&request.name), ActivityKind::Drive, format!("Cloned from {name}."));
         Ok(created(drive, &unlocked.family, None))
     }
 
@@ -502,7 +502,7 @@ impl Drives {
         let removed = drive.remove(&request).await?;
         self.forget(name);
         let what = match request.delete_data {
-            true => "Removed from this computer, and its data deleted in the store.",
+            true => "Removed from this computer, and deleted from the store.",
             false => "Removed from this computer. Its data in the store stays.",
         };
         self.activity().note(Some(name), ActivityKind::Drive, what);
@@ -533,7 +533,7 @@ impl Drives {
             return Err(failure::usage(message));
         }
         if self.known.lock().contains_key(name) || self.damaged.contains_key(name) {
-            let message = format!("There is a drive \"{name}\" on this computer already.");
+            let message = format!("There is already a drive \"{name}\" on this computer.");
             return Err(failure(Code::Exists, message, "Nothing was changed.", "Choose another name."));
         }
         Ok(())
@@ -569,7 +569,7 @@ impl Drives {
             return Err(failure::known_as(&other.name));
         }
         if known.contains_key(name) {
-            let message = format!("There is a drive \"{name}\" on this computer already.");
+            let message = format!("There is already a drive \"{name}\" on this computer.");
             return Err(failure(
                 Code::Exists,
                 message,
@@ -600,7 +600,7 @@ pub(super) fn secret(secrets: api::Secrets) -> Result<Option<Secret>, Failure> {
             Some(key) => Ok(Some(Secret::Recovery(key))),
             None => Err(failure(
                 Code::PassphraseWrong,
-                "The recovery key is not as it was written down: its last group does not fit the others.",
+                "The recovery key is mistyped: its last group does not match the others.",
                 "Nothing was changed.",
                 "Compare it group by group.",
             )),

@@ -30,7 +30,7 @@ pub const NOTHING_CHANGED: &str = "Nothing was changed.";
 pub const TRIED_IN_PART: &str =
     "Small objects may be left in the store, under probe/. Nothing else was changed.";
 /// How to restore a damaged object.
-const BRING_BACK: &str = "If the store has a backup or versions, bring the object back.";
+const BRING_BACK: &str = "If the store has a backup or versions, restore the object from there.";
 const SAFE_HERE: &str = "Your files are safe on this computer; uploads wait.";
 
 /// Puts the four parts together.
@@ -58,7 +58,7 @@ pub fn short_passphrase(least: usize) -> Failure {
 pub fn unused_passphrase() -> Failure {
     failure(
         Code::Usage,
-        "A passphrase was given for a drive that is to be stored without encryption.",
+        "You gave a passphrase for a drive without encryption.",
         NOTHING_CHANGED,
         Action::LeaveOutSecret,
     )
@@ -79,7 +79,7 @@ pub fn no_route(path: &str) -> Failure {
 pub fn known_as(name: &str) -> Failure {
     failure(
         Code::Exists,
-        format!("This drive is on this computer already, as \u{201c}{name}\u{201d}."),
+        format!("This drive is already on this computer, as \u{201c}{name}\u{201d}."),
         NOTHING_CHANGED,
         Action::Open { drive: Some(name.to_owned()) },
     )
@@ -109,7 +109,7 @@ pub fn store(error: &StoreError) -> Failure {
         StoreError::NotFound { name } => failure(
             Code::Corrupt,
             format!("{name} is missing from the store."),
-            "What it held cannot be read; everything else is not affected.",
+            "The data in it cannot be read; everything else is not affected.",
             [Action::Check { drive: None }, Action::tell(BRING_BACK)],
         ),
         StoreError::Precondition { .. } => failure(
@@ -122,14 +122,14 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Offline,
             format!("The store cannot be reached: {reason}."),
             SAFE_HERE,
-            "Check the connection or plug the disk in. Work resumes by itself.",
+            "Check the connection, or plug in the disk. Work resumes by itself.",
         ),
         // A missing place may come back. Callers that know that it never existed report it differently.
         StoreError::NoPlace { place } => failure(
             Code::Offline,
             format!("The store cannot be reached: there is no {place}."),
             SAFE_HERE,
-            "If it was deleted, create it again, or bring it back from a backup. Work resumes by itself.",
+            "If it was deleted, create it again, or restore it from a backup. Work resumes by itself.",
         ),
         StoreError::Elsewhere { reason } => failure(
             Code::NotFound,
@@ -164,7 +164,7 @@ pub fn store(error: &StoreError) -> Failure {
             format!("The store refused access: {reason}."),
             SAFE_HERE,
             [
-                Action::tell("Use other credentials, or have the store allow this."),
+                Action::tell("Log in with other credentials, or grant this access in the store."),
                 Action::LogIn { store: None },
             ],
         ),
@@ -172,12 +172,12 @@ pub fn store(error: &StoreError) -> Failure {
             Code::Full,
             format!("The store is full: {reason}."),
             SAFE_HERE,
-            "Make room in the store, or have it grow. Work resumes by itself.",
+            "Free space in the store, or enlarge it. Work resumes by itself.",
         ),
         StoreError::Damaged { name, reason } => failure(
             Code::Corrupt,
             format!("{name} came back damaged: {reason}."),
-            "What it holds cannot be read; everything else is not affected.",
+            "The data in it cannot be read; everything else is not affected.",
             Action::Check { drive: None },
         ),
     }
@@ -195,15 +195,13 @@ pub fn read(error: &ReadError) -> Failure {
         ),
         ReadError::Format { name, error: FormatError::Unknown } => failure(
             Code::Newer,
-            format!("{name} says something that this program does not know."),
+            format!("{name} contains something that this program does not know."),
             NOTHING_CHANGED,
             "Update Holdall on this computer.",
         ),
         ReadError::Format { name, error: FormatError::Magic { expected } } => failure(
             Code::Corrupt,
-            format!(
-                "{name} does not begin as {expected} does: this is not a Holdall store, or it is damaged."
-            ),
+            format!("{name} does not begin like {expected}: this is not a Holdall store, or it is damaged."),
             NOTHING_CHANGED,
             "Check the address of the store.",
         ),
@@ -213,7 +211,7 @@ pub fn read(error: &ReadError) -> Failure {
         } => failure(
             Code::Corrupt,
             format!("{name} is damaged: {error}."),
-            "What it holds cannot be read; everything else is not affected.",
+            "The data in it cannot be read; everything else is not affected.",
             [Action::Check { drive: None }, Action::tell(BRING_BACK)],
         ),
     }
@@ -224,23 +222,23 @@ pub fn family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::Exists => failure(
             Code::Exists,
-            "The store holds a drive already.",
+            "The store already holds a drive.",
             NOTHING_CHANGED,
             [Action::Add { drive: None, store: None }, Action::tell("Or choose another address.")],
         ),
         FamilyError::Left => failure(
             Code::Exists,
-            "The store holds what is left of a drive that was removed: its keys, and a note that it was removed.",
+            "The store holds the remains of a drive that was removed: its keys, and a note that it was removed.",
             NOTHING_CHANGED,
-            "Create the drive with the passphrase that the removed one had (without one, if that had none). Or choose another \
-             address; or delete what is at this one, if no computer needs it.",
+            "Create the drive with the passphrase of the removed one (without a passphrase, if that had none). Or choose another \
+             address, or delete everything at this one if no computer needs it.",
         ),
         FamilyError::Unfinished => failure(
             Code::Corrupt,
             "The store holds the beginning of a drive that was never finished.",
             "There is no data in it.",
-            "If another computer is creating a drive there, wait for it. Else create the drive again with the same \
-             passphrase; or delete what is at that address, or choose another.",
+            "If another computer is creating a drive there, wait for it. If not, create the drive again with the same \
+             passphrase, delete everything at that address, or choose another.",
         ),
         FamilyError::None => failure(
             Code::NotFound,
@@ -258,25 +256,25 @@ pub fn family(error: &FamilyError) -> Failure {
             Code::PassphraseWrong,
             "The passphrase or recovery key is wrong.",
             NOTHING_CHANGED,
-            "Try again. Without one of the two nobody can read the drive.",
+            "Try again. Without one of the two, nobody can read the drive.",
         ),
         FamilyError::SecretUnused => failure(
             Code::State,
-            "The store says that this drive is not encrypted, and a passphrase or recovery key was given.",
+            "The store says that this drive is not encrypted, but you gave a passphrase or recovery key.",
             "Nothing was written. Files on such a drive could be read by anyone who can read the store.",
             Action::DistrustStore { store: None },
         ),
         FamilyError::Changed(difference) => failure(
             Code::Corrupt,
-            format!("The store has changed what it says of the drive: {difference}."),
+            format!("The store's description of the drive has changed: {difference}."),
             "Nothing was written. Your files are safe on this computer, and uploads wait.",
             Action::RestoreFamily { store: None },
         ),
         FamilyError::NotEncrypted => failure(
             Code::State,
-            "The drive is not encrypted, so that it has no passphrase.",
+            "The drive is not encrypted, so it has no passphrase.",
             NOTHING_CHANGED,
-            "To encrypt, create a new drive and copy the files.",
+            "To encrypt your files, create a new drive with encryption and copy them there.",
         ),
         FamilyError::Read(error) => read(error),
     }
@@ -307,7 +305,7 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         OpenError::Removed { unsent } => failure(
             Code::Unsent,
             format!("The drive was removed from its store, and {unsent} changes are only on this computer."),
-            "They cannot be uploaded any more. They are kept in this computer's files of the drive.",
+            "They can no longer be uploaded. They are kept in this computer's files of the drive.",
             Action::DiscardUnsent { drive: Some(name.to_owned()) },
         ),
         OpenError::Moved { to } => moved(to.as_deref(), Some(name)),
@@ -324,7 +322,7 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             format!("The version that {unsent} changes of this computer build on is gone from the store."),
             "They cannot be uploaded. They are kept in this computer's files of the drive.",
             [
-                Action::tell("If the store has a newer backup, bring it back."),
+                Action::tell("If there is a newer backup of the store, restore it."),
                 Action::DiscardUnsent { drive: Some(name.to_owned()) },
             ],
         ),
@@ -337,17 +335,17 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
         ),
         OpenError::CopyWrote => failure(
             Code::Diverged,
-            "A copy of this computer's files, such as one that was restored from a backup, has written to the drive. Whether its version \
-             contains all that was uploaded from here cannot be told.",
-            "Nothing was changed. Everything that was written here was uploaded before.",
+            "A copy of this computer's files, such as one that was restored from a backup, has written to the drive. Holdall cannot tell \
+             whether that version contains everything that was uploaded from here.",
+            "Nothing was changed. Everything that was written on this computer had been uploaded before.",
             [
-                Action::tell("If the store was restored by mistake, bring it back as it was."),
+                Action::tell("If the store was restored by mistake, put its newer state back."),
                 Action::SetAside { drive: Some(name.to_owned()) },
             ],
         ),
         OpenError::NotSeen => failure(
             Code::Offline,
-            "The version of the drive that this computer saw last is not its own, so it cannot open the drive alone.",
+            "The last version of the drive that this computer knows was written by another computer, so it cannot open the drive without the store.",
             SAFE_HERE,
             "Connect to the network, then open it again.",
         ),
@@ -362,15 +360,15 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
 fn diverged(message: String, unsent: u64, name: &str) -> Failure {
     let unsent = match unsent {
         0 => String::new(),
-        1 => " One change is only on this computer, and stays there.".to_owned(),
-        unsent => format!(" {unsent} changes are only on this computer, and stay there."),
+        1 => " One change is only on this computer, and is kept there.".to_owned(),
+        unsent => format!(" {unsent} changes are only on this computer, and are kept there."),
     };
     failure(
         Code::Diverged,
         message,
         &format!("Nothing was changed.{unsent}"),
         [
-            Action::tell("If the store lost changes by mistake, bring it back as it was."),
+            Action::tell("If the store lost changes by mistake, restore it as it was."),
             Action::SetAside { drive: Some(name.to_owned()) },
         ],
     )
@@ -413,32 +411,32 @@ pub fn journal(error: &JournalError) -> Failure {
         JournalError::Damaged { .. } => failure(
             Code::Corrupt,
             format!("The local journal is damaged: {error}."),
-            "Changes that were not uploaded may be lost from that record on. Nothing is uploaded or deleted.",
+            "Changes that were not uploaded may be lost, from that record on. Nothing is uploaded or deleted.",
             "Check the disk of this computer. The uploaded version can be opened on another one.",
         ),
         JournalError::CutShort { .. } | JournalError::Missing => failure(
             Code::Corrupt,
             format!("The local journal is damaged: {error}."),
             "Changes that were not uploaded may be lost. Nothing is uploaded or deleted.",
-            "Bring the file back if there is a backup. The uploaded version can be opened on another computer.",
+            "If you have a backup of the file, restore it. The uploaded version can be opened on another computer.",
         ),
         JournalError::NoRoom(reason) => failure(
             Code::Full,
-            format!("The local disk has no room for the journal: {reason}."),
-            "What was saved before is not affected.",
-            "Make room on the local disk, then try again.",
+            format!("The local disk has no space for the journal: {reason}."),
+            "Files that were saved before are not affected.",
+            "Free space on the local disk, then try again.",
         ),
         JournalError::Full => failure(
             Code::Full,
             "The local journal is full.",
             "Nothing is lost; new writes wait.",
-            "Let uploads catch up, or make room on the local disk.",
+            "Let uploads catch up, or free space on the local disk.",
         ),
         JournalError::Failed(reason) | JournalError::Io(reason) => failure(
             Code::Failed,
             format!("The local disk failed: {reason}."),
-            "What was saved before is not affected. Nothing more is accepted.",
-            "Check the local disk and free space, then close and open the drive.",
+            "Files that were saved before are not affected. New changes are refused.",
+            "Check the local disk and its free space, then close and open the drive.",
         ),
     }
 }
@@ -447,16 +445,16 @@ pub fn journal(error: &JournalError) -> Failure {
 pub fn local(error: &io::Error) -> Failure {
     let (code, action) = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            (Code::Full, "Make room on the local disk.")
+            (Code::Full, "Free space on the local disk.")
         }
         // The file exists, but is not what was written.
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => (
             Code::Corrupt,
-            "Check the local disk, and bring the file back if there is a backup. The uploaded version can be opened on another computer.",
+            "Check the local disk, and restore the file if you have a backup. The uploaded version can be opened on another computer.",
         ),
         io::ErrorKind::FileTooLarge => (
             Code::Failed,
-            "The drive is larger than a file can be on the local disk. Keep Holdall's cache on XFS or Btrfs, or use the drive on another computer.",
+            "The drive is larger than a file can be on the local disk. Move Holdall's cache to XFS or Btrfs, or use the drive on another computer.",
         ),
         _ => (Code::Failed, "Check the local disk and its permissions."),
     };
@@ -473,7 +471,7 @@ pub fn named(failure: Failure, name: &str, url: &str) -> Failure {
 pub fn forked(taken_by: &str, name: Option<&str>) -> Failure {
     failure(
         Code::Conflict,
-        format!("{taken_by} has taken the drive over. Your changes go on as a fork."),
+        format!("{taken_by} has taken the drive over. Your changes continue as a fork."),
         "Both versions are kept: nothing is merged, and nothing is lost.",
         Action::Forks { drive: name.map(str::to_owned) },
     )
@@ -485,13 +483,13 @@ pub fn push(error: &PushError) -> Failure {
         PushError::Fenced(fence) if fence.removed => failure(
             Code::Conflict,
             format!("{} has removed the drive.", fence.device_name),
-            "What was not uploaded is kept on this computer.",
+            "Changes that were not uploaded are kept on this computer.",
             "Copy what you need to another drive.",
         ),
         PushError::Fenced(fence) => failure(
             Code::Conflict,
             format!("{} has taken the drive over (epoch {}).", fence.device_name, fence.epoch),
-            "What was not uploaded is kept on this computer. Nothing more is uploaded.",
+            "Changes that were not uploaded are kept on this computer. Nothing more is uploaded.",
             "Copy what you need to another drive.",
         ),
         PushError::Forked(fence) => forked(&fence.device_name, None),
@@ -502,11 +500,11 @@ pub fn push(error: &PushError) -> Failure {
         }
         PushError::CutOff => failure(
             Code::Interrupted,
-            "The cleanup was stopped, or something else was asked for.",
-            "No version of the drive has lost anything. What was deleted by then stays deleted.",
-            "Start it again, or leave it: it continues by itself later.",
+            "The cleanup was stopped, or interrupted by another command.",
+            "No version of the drive has lost anything: only data that no version needs was deleted.",
+            "Start it again, or wait: it continues by itself later.",
         ),
-        PushError::Closed => state("The drive was closed meanwhile.", "Open it again."),
+        PushError::Closed => state("The drive was closed in the meantime.", "Open it again."),
         PushError::Label(error) => label(error),
     }
 }
@@ -516,14 +514,14 @@ pub fn label(error: &LabelError) -> Failure {
     match error {
         LabelError::Taken(label) => failure(
             Code::Exists,
-            format!("There is a snapshot \"{label}\" already."),
+            format!("There is already a snapshot \"{label}\"."),
             NOTHING_CHANGED,
             "Choose another label.",
         ),
         LabelError::Missing(label) => drive(&DriveError::NoSnapshot(label.clone())),
         LabelError::Reserved(label) => failure(
             Code::Usage,
-            format!("\"{label}\" is a label that Holdall gives itself."),
+            format!("The label \"{label}\" is reserved for Holdall."),
             NOTHING_CHANGED,
             "Choose another label.",
         ),

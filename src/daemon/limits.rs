@@ -260,10 +260,7 @@ fn changed(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>, Fail
         Some(0) => Ok(None),
         Some(rate) if rate < RATE_MIN => Err(failure(
             Code::Usage,
-            format!(
-                "{} in a second is too slow: requests would run into their time-outs.",
-                crate::sizes::format_bytes(rate)
-            ),
+            format!("{} per second is too slow: requests would time out.", crate::sizes::format_bytes(rate)),
             failure::NOTHING_CHANGED,
             format!("Give {} or more, or pause uploads.", crate::sizes::format_bytes(RATE_MIN)),
         )),
@@ -277,7 +274,7 @@ fn changed_pause(before: Option<u64>, change: Option<u64>) -> Result<Option<u64>
         Some(Duration::ZERO) => Ok(None),
         Some(pause) if pause > PAUSE_MAX => Err(failure(
             Code::Usage,
-            "A pause of all drives lasts a month at most.",
+            "All drives can be paused for a month at most.",
             failure::NOTHING_CHANGED,
             api::Action::Pause { drive: None },
         )),

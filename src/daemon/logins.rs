@@ -142,13 +142,13 @@ impl Drives {
             Err(StoreError::UnknownCredentials { reason }) => Err(failure(
                 Code::Credentials,
                 format!("The store refused these credentials: {reason}."),
-                "They were not kept, and nothing was changed.",
+                "They were not saved, and nothing was changed.",
                 "Check the access key and its secret, or the user and the password, and that they are still valid.",
             )),
             Err(StoreError::Denied { reason }) => Err(failure(
                 Code::Credentials,
                 format!("The store refused these credentials: {reason}."),
-                "They were not kept, and nothing was changed.",
+                "They were not saved, and nothing was changed.",
                 "Check the access key or the password, and that it may list and read what is at this address.",
             )),
             Err(
@@ -157,7 +157,7 @@ impl Drives {
             ) => Err(failure::new_store(&error)),
             Err(error) => {
                 let failure = failure::store(&error);
-                let consequence = "They were not kept, and nothing was changed.".into();
+                let consequence = "They were not saved, and nothing was changed.".into();
                 let check = Action::tell("Check the address and the connection.");
                 let failure = Failure { consequence, ..failure }.with_actions([check, Action::KeepUntried]);
                 Err(failure::at_new_store(failure, url))
@@ -187,7 +187,7 @@ impl Drives {
 fn not_logged_in(scope: &Scope) -> Failure {
     failure(
         Code::NotFound,
-        format!("No credentials are kept for {scope}."),
+        format!("No credentials are saved for {scope}."),
         failure::NOTHING_CHANGED,
         Action::ListLogins,
     )
@@ -196,7 +196,7 @@ fn not_logged_in(scope: &Scope) -> Failure {
 fn logged_in_otherwise(scope: &Scope) -> Failure {
     failure(
         Code::Exists,
-        format!("Other credentials are kept for {scope} already."),
+        format!("Other credentials are already saved for {scope}."),
         failure::NOTHING_CHANGED,
         [Action::UseKept, Action::tell("Or replace them."), Action::LogIn { store: Some(scope.to_string()) }],
     )

@@ -66,7 +66,7 @@ impl Drives {
     /// Waits until enough of a file is here.
     pub async fn wait_for(&self, request: api::WaitFor, work: Work) -> Result<api::Waited, Failure> {
         if !(1..=100).contains(&request.percent) {
-            return Err(failure::request("A file is ready by 1 to 100 percent."));
+            return Err(failure::request("The part of a file to wait for is 1 to 100 percent."));
         }
         // The timeout counts from the request on, whatever has to be waited for.
         let deadline = Deadline::after(request.timeout_ms.map(Duration::from_millis));

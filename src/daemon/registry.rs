@@ -164,7 +164,7 @@ fn damaged(identity: &Path, error: &serde_json::Error) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
         format!(
-            "{file} is damaged ({error}). Bring it back from a backup, or delete it: this computer is another one then, \
+            "{file} is damaged ({error}). Restore it from a backup, or delete it: then this computer counts as a new one, \
              and takes over the drives that it had open"
         ),
     )

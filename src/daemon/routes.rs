@@ -21,8 +21,9 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Asked<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, state: &Shared) -> Result<Self, Refused> {
-        let nonsense =
-            |why: String| Refused(failure::request(format!("The request's body makes no sense: {why}.")));
+        let nonsense = |why: String| {
+            Refused(failure::request(format!("The request's body cannot be understood: {why}.")))
+        };
         let bytes = Bytes::from_request(request, state).await.map_err(|error| nonsense(error.body_text()))?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
         serde_json::from_slice(text).map(Asked).map_err(|error| nonsense(discreet(&error)))
@@ -38,7 +39,10 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Refused> {
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
         query.map(|axum::extract::Query(query)| Query(query)).map_err(|error| {
-            Refused(failure::request(format!("The request's query makes no sense: {}.", error.body_text())))
+            Refused(failure::request(format!(
+                "The request's query cannot be understood: {}.",
+                error.body_text()
+            )))
         })
     }
 }

@@ -140,7 +140,7 @@ impl Drive {
             }
             (DriveState::Offline, Some(Hindrance::Store(what))) if volume.is_some() => {
                 state = DriveState::NeedsAttention;
-                let safe = "what is here is safe, and uploads go on by themselves once it is mended";
+                let safe = "your files on this computer are safe, and uploads continue by themselves once this is fixed";
                 why = Some(Why::from(&*what).and(safe));
             }
             (DriveState::Offline, Some(Hindrance::Emptied)) if volume.is_some() => {
@@ -191,7 +191,7 @@ impl Drive {
                 _ => format!("{} are being uploaded", status.unsent()),
             };
             let reason = format!(
-                "{} has taken the drive over; your changes go on here as a fork, and {uploads}",
+                "{} has taken the drive over; your changes continue here as a fork, and {uploads}",
                 fork.taken_by
             );
             why = Some(Why::and_do(reason, Action::Forks { drive: Some(self.name.clone()) }));
@@ -366,13 +366,13 @@ fn split(volume: &Volume, now: &VolumeStatus) -> api::CacheSplit {
 }
 
 /// Shown while credentials are missing.
-const UPLOADS_WAIT: &str = "what is here is safe, and uploads wait";
+const UPLOADS_WAIT: &str = "your files on this computer are safe, and uploads wait";
 /// Shown for a version that is only looked at, while the drive has a pending upload.
-const WAITS_FOR_LOOK: &str = "what is only on this computer is uploaded once it is closed";
+const WAITS_FOR_LOOK: &str = "changes that are only on this computer are uploaded once it is closed";
 /// Shown for such a version while its store refuses requests.
-const LACKS_REST: &str = "what is not on this computer cannot be read now";
+const LACKS_REST: &str = "files that are not on this computer cannot be read now";
 /// Shown for a drive that was open when the service ended.
-const RECOVERS: &str = "it was open when the service ended; what was saved then is taken up";
+const RECOVERS: &str = "it was open before a restart; saved files are being recovered";
 /// From this fill level on (per mille of its limit), well before it slows writes, a filling journal is announced ...
 pub const JOURNAL_WARNS: u64 = 600;
 /// ... and once more when it is nearly full.
@@ -420,7 +420,7 @@ fn of_engine(
     named: &dyn Fn(api::Failure) -> api::Failure,
 ) -> (DriveState, Option<Why>) {
     let Some(push) = &status.push else {
-        return (DriveState::ReadOnly, Some("a version that is only looked at".into()));
+        return (DriveState::ReadOnly, Some("a version that is open read-only".into()));
     };
     if let Some(error) = &push.stopped {
         return (DriveState::NeedsAttention, Some(named(failure::push(error)).into()));
@@ -430,7 +430,10 @@ fn of_engine(
     }
     let per_mille = status.journal_bytes * 1000 / status.journal_limit_bytes.max(1);
     let filling = (per_mille >= JOURNAL_WARNS).then(|| {
-        format!("the room for what waits is {} % full; at 100 % saving waits for uploads", per_mille / 10)
+        format!(
+            "the space for pending uploads is {} % full; at 100 %, saving waits for uploads",
+            per_mille / 10
+        )
     });
     // A person can do something about the cause of the filling.
     let because = |why: Why| match &filling {
@@ -451,17 +454,19 @@ fn of_engine(
         let (lacking, least) = (status.metadata_without_room_bytes, status.least_cache_bytes);
         let (lacking, least) = (format_bytes(lacking), format_bytes(least + least / 10));
         Why::and_do(
-            format!("the cache is too small for all names of files ({lacking} do not fit): it takes {least} or more"),
+            format!("the cache is too small for all folder listings ({lacking} does not fit): it needs {least} or more"),
             Action::GrowCache { size: Some(least.clone()) },
         )
     });
     let too_many = status.has_more_metadata.then(|| {
-        Why::from("the drive has more folders than are kept here: without its store some cannot be listed")
+        Why::from(
+            "the drive has more folders than this computer keeps: without the store, some cannot be listed",
+        )
     });
     if !status.has_metadata && too_small.is_none() && too_many.is_none() {
         return (
             DriveState::Syncing,
-            Some(filling.as_deref().unwrap_or("names of files are being fetched").into()),
+            Some(filling.as_deref().unwrap_or("folder listings are being downloaded").into()),
         );
     }
     let slowed = status.slows_scan.then(|| {

@@ -52,7 +52,7 @@ pub enum SuccessionError {
     /// The file system does not lock files.
     #[error(
         "the file system of {} has no locks ({error}), and without them two background services could write to the same drives. Set \
-         HOLDALL_STATE_DIR to a directory on a local disk, or have the file system mounted with locks", path.display()
+         HOLDALL_STATE_DIR to a directory on a local disk, or mount the file system with locks", path.display()
     )]
     NoLocks {
         /// The directory.
@@ -71,7 +71,7 @@ pub enum SuccessionError {
     /// Two computers share the state directory.
     #[error(
         "the background service of another computer ({host}) uses {}. Stop it there (holdall daemon stop), or set HOLDALL_STATE_DIR to a \
-         directory that is this computer's alone. Nothing was changed", path.display()
+         directory that only this computer uses. Nothing was changed", path.display()
     )]
     Elsewhere {
         /// The directory.
@@ -80,7 +80,7 @@ pub enum SuccessionError {
         host: String,
     },
     /// It was asked to stop, and does not stop.
-    #[error("the background service that runs already (process {pid}) does not end")]
+    #[error("the background service that is already running (process {pid}) does not end")]
     DoesNotEnd {
         /// Its process.
         pid: u32,

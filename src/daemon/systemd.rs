@@ -47,7 +47,7 @@ async fn patiently<T>(work: impl Future<Output = T>) -> T {
     };
     tokio::select! { biased;
         done = work => done,
-        () = extend => unreachable!("it asks for more time for ever"),
+        () = extend => unreachable!("asking for more time never ends"),
     }
 }
 

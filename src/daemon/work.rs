@@ -48,8 +48,8 @@ impl Work {
     ) -> Result<T, Failure> {
         let message = tokio::select! { biased;
             done = waiting => return Ok(done),
-            () = self.lines.closed() => "Whoever asked for it has gone.",
-            () = told(self.ending.clone()) => "The background service is ending.",
+            () = self.lines.closed() => "The client that asked for it has disconnected.",
+            () = told(self.ending.clone()) => "The background service is stopping.",
         };
         Err(failure(Code::Interrupted, message, consequence, Action::Status))
     }

@@ -68,7 +68,7 @@ async function refused({ dir, session }) {
     given.add(page);
     await page.says('The background service could not be started');
     assert.match(await page.text(), /The background service did not start: it exited with 1\. It said: holdalld: /);
-    assert.match(await page.text(), /device\.json is damaged \(.*\)\. Bring it back from a backup, or delete it:/);
+    assert.match(await page.text(), /device\.json is damaged \(.*\)\. Restore it from a backup, or delete it:/);
     assert.match(await page.text(), /Fix the cause, then start it again\. Its log is .*daemon\.log/);
     await page.accessible('a service that cannot be started');
     await page.click('Close');

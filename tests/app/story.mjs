@@ -384,7 +384,7 @@ export async function keep(page, { a }, shot) {
     await a.ok('limits', '--cache', '64M');
     const films = page.getByRole('treeitem', { name: /^films/ });
     await films.click();
-    await page.getByText(/do not fit/).waitFor();
+    await page.getByText(/does not fit/).waitFor();
     assert.ok(await page.getByRole('button', { name: 'Keep offline', exact: true }).isDisabled());
     await accessible(page, 'Keep offline, too much');
     await films.click();
@@ -945,7 +945,7 @@ export async function crash(page, { a, stand }) {
     const look = region.getByRole('button', { name: 'Look now' });
     const found = region.getByRole('listitem').filter({ has: page.getByText('drive work', { exact: true }) });
     await look.click();
-    await found.getByText(/^A background service that has ended left/).waitFor();
+    await found.getByText(/^An earlier background service left/).waitFor();
     assert.doesNotMatch(await found.innerText(), /holdall [a-z]|--[a-z]/, 'there is a button for that');
     await accessible(page, 'a crash, found');
     await region.getByRole('button', { name: 'Repair what can be repaired' }).focus();

@@ -46,7 +46,7 @@ fn a_store_does_not_grow_forever() {
     let is_told = || rows().as_array().is_some_and(|rows| !rows.is_empty());
     wait_until("garbage is collected", is_told).unwrap();
     let told = rows()[0]["message"].as_str().unwrap().to_owned();
-    assert!(told.starts_with("Deleted data that no version needs. That freed "), "{told}");
+    assert!(told.starts_with("Deleted data that no version needs. This freed "), "{told}");
     let store = bench.path("store");
     wait_until("the store holds little besides", || segment_bytes(&store) < 2 * LEN as u64).unwrap();
     // Data that the last map pages reached is garbage too, long before these pages would be written again.

@@ -211,7 +211,7 @@ fn says_that_another_computer_removed_the_drive() {
     a.ok(&["drive", "resume", "d"]);
     let told = a.status_when("removed", |status| status["state"] == "Needs attention");
     assert!(told["reason"].as_str().unwrap().ends_with(" has removed the drive."), "{told}");
-    assert_eq!(told["advice"]["consequence"], "What was not uploaded is kept on this computer.");
+    assert_eq!(told["advice"]["consequence"], "Changes that were not uploaded are kept on this computer.");
     assert_eq!((&told["forks"], told["needs_login"].as_bool()), (&serde_json::json!([]), Some(false)));
     assert_eq!(std::fs::read(a.mountpoint().join("letter")).unwrap(), b"dear");
 }
@@ -333,7 +333,10 @@ fn an_unwritable_store_directory_is_reported_and_opens_read_only() {
     assert_eq!(std::fs::read(&letter).unwrap(), b"2");
     a.close();
     let told = failure(&a.run(&["drive", "clone", "d", "e"]));
-    assert!(told["action"].as_str().unwrap().contains("Let this user read and write"), "{told}");
+    assert!(
+        told["action"].as_str().unwrap().contains("Give this user permission to read and write"),
+        "{told}"
+    );
 }
 
 #[test]

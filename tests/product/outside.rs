@@ -148,7 +148,7 @@ fn a_killed_daemon_comes_back_by_itself() {
         assert_ne!(holder(&a), Some(i64::from(before)), "round {round}");
     }
     let rows = a.ok(&["activity"]);
-    assert!(rows.to_string().contains("ended without warning"), "{rows}");
+    assert!(rows.to_string().contains("crashed and has started again"), "{rows}");
     drop(file);
     assert_eq!(std::fs::read(a.mountpoint().join("kept")).unwrap(), b"xxx");
     a.close();

@@ -102,7 +102,7 @@ fn warns_of_a_filling_journal_before_writes_wait() {
         let rows = machine.ok(&["activity"]);
         let rows = rows.as_array().unwrap();
         let is_it =
-            |row: &&serde_json::Value| row["message"].as_str().unwrap().contains("wait to be uploaded");
+            |row: &&serde_json::Value| row["message"].as_str().unwrap().contains("is still to be uploaded");
         rows.iter().filter(|row| row["kind"] == "attention").filter(is_it).count()
     };
     write_synced(&machine.mountpoint().join("a"), &noise(1, (limit / 4) as usize));

@@ -178,7 +178,10 @@ fn wrong_passwords_slow_down_further_sign_ins() {
     assert_eq!((waits.status, waits.header("set-cookie")), (429, None));
     assert!(waits.header("retry-after").unwrap().parse::<u64>().unwrap() <= 2);
     let activity = daemon.holdall(&["activity"]).unwrap().to_string();
-    assert!(activity.contains("Several tries to sign in to the pages came from 127.0.0.1."), "{activity}");
+    assert!(
+        activity.contains("There were several attempts to sign in to the pages from 127.0.0.1."),
+        "{activity}"
+    );
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn says_why_an_address_cannot_be_listened_on() {
     let daemon = Daemon::start();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let failed = listen(&daemon, &taken.local_addr().unwrap().to_string(), &[]).unwrap_err();
-    assert!(failed["message"].as_str().unwrap().contains("cannot be listened at"), "{failed}");
+    assert!(failed["message"].as_str().unwrap().contains("Cannot listen at"), "{failed}");
     assert!(!daemon.dir.path().join("state/web-listen.json").exists(), "the next daemon does not try");
     let failed =
         listen(&daemon, "127.0.0.1:0", &["--certificate", "/nowhere/c.pem", "--key", "/nowhere/k.pem"]);

@@ -47,7 +47,7 @@ impl Logind {
 
 #[test]
 fn keeps_the_computer_awake_only_while_a_closed_drive_uploads() {
-    const UPLOADS: &str = "What was written to “d” is being uploaded";
+    const UPLOADS: &str = "Uploading changes of “d”";
     let bench = Bench::new();
     let bus = Bus::start();
     let path = "/org/freedesktop/login1";

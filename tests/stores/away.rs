@@ -32,7 +32,7 @@ fn a_drive_says_recovering_while_its_store_is_silent() {
     kill(a.machine.pid());
     // The next daemon looks for the store for some seconds, and the store does not answer.
     let recovering = a.machine.status_when("recovering", |status| status["state"] == "Recovering");
-    assert!(recovering["reason"].as_str().unwrap().contains("open when the service ended"), "{recovering}");
+    assert!(recovering["reason"].as_str().unwrap().contains("open before a restart"), "{recovering}");
     assert!(a.reads(&["status"]).contains("Recovering"));
     // Then it continues without the store.
     let away = a.machine.status_when("taken up", |status| !status["mountpoint"].is_null());
@@ -116,7 +116,7 @@ fn an_unknown_drive_in_a_full_store_opens_read_only() {
     proxy.plan(Box::new(|asked| asked.changes().then_some(Fault::FULL)));
     let opened = b.open();
     let why = opened["read_only_because"].as_str().unwrap_or_default();
-    assert!(why.contains("only to look at") && why.contains("full"), "{opened}");
+    assert!(why.contains("read-only") && why.contains("full"), "{opened}");
     assert_eq!(fs::read_to_string(b.machine.mountpoint().join("note")).unwrap(), "from a");
     b.ok(&["drive", "close", "d"]);
 }

@@ -202,7 +202,7 @@ fn reports_a_wrong_secret_key_as_wrong_not_unauthorised() {
         });
         let reason = status["reason"].as_str().unwrap();
         assert!(reason.starts_with("the store refuses the credentials: "), "{reason}");
-        assert!(reason.contains("what is here is safe"), "{reason}");
+        assert!(reason.contains("your files on this computer are safe"), "{reason}");
         let action = status["advice"]["action"].as_str().unwrap();
         assert!(action.contains("`holdall store login 's3://"), "{action}");
         proxy.plan(faults::none());
@@ -228,14 +228,14 @@ fn read_only_credentials_open_a_drive_read_only() {
     assert!(std::fs::write(a.machine.mountpoint().join("note"), "x").is_err());
     let status = a.ok(&["drive", "status", "d"]);
     assert_eq!(status["state"], "Read-only");
-    assert!(status["reason"].as_str().unwrap().contains("only to look at"), "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("read-only"), "{status}");
     a.ok(&["drive", "close", "d"]);
 
     let output = a.machine.run(&["store", "test", &url]);
     let tested: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), tested["usable"].as_bool()), (Some(1), Some(false)), "{tested}");
     let text = a.reads(&["store", "test", &url]);
-    assert!(text.contains("may not write, delete") && text.contains("No drive can be"), "{text}");
+    assert!(text.contains("may not write, delete") && text.contains("cannot hold a drive"), "{text}");
     let elsewhere = url.replace("/d?", "/e?");
     let create = ["drive", "create", "e", "--store", &elsewhere, "--size", "64M", "--no-encryption"];
     a.refused(&create, 6, "credentials");
@@ -276,8 +276,9 @@ fn uploads_wait_while_a_store_has_lost_its_conditions() {
     weak.heed(false);
     // The next service tests it again.
     b.ok(&["drive", "resume", "d"]);
-    let refused =
-        b.machine.status_when("refused", |status| status["reason"].to_string().contains("compare and swap"));
+    let refused = b
+        .machine
+        .status_when("refused", |status| status["reason"].to_string().contains("no longer protects"));
     assert_eq!(refused["state"], "Needs attention", "{refused}");
     b.refused(&["drive", "sync", "d"], 1, "weak_store");
     assert_eq!(segments(&server), before, "nothing is uploaded to it");
@@ -319,7 +320,7 @@ fn a_store_without_conditions_needs_consent_and_refuses_swapping_drives() {
     b.ok(&["drive", "add", "d", "--store", &behind, "--credentials-file", &from]);
     let failure =
         b.refused(&["drive", "open", "d", "--attach", "loop", "--at", &bench.text("b/mnt")], 1, "weak_store");
-    assert!(failure["message"].as_str().unwrap().contains("does not compare and swap"), "{failure}");
+    assert!(failure["message"].as_str().unwrap().contains("no longer protects"), "{failure}");
     b.ok(&["drive", "open", "d", "--read-only", "--attach", "loop", "--at", &bench.text("b/mnt")]);
     b.ok(&["drive", "close", "d"]);
     // None of this has harmed the drive.

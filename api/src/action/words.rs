@@ -124,18 +124,18 @@ impl Action {
             Action::Run { as_root: false, .. } => format!("Run {run}."),
             Action::Run { as_root: true, .. } => format!("As root, run {run}."),
             Action::Open { .. } => format!("Open the drive: run {run}."),
-            Action::OpenReadOnly { .. } => format!("To look at it, run {run}."),
+            Action::OpenReadOnly { .. } => format!("To look at the drive, run {run}."),
             Action::TakeOver { .. } => format!("If that computer is gone, run {run}."),
             Action::SetAside { .. } => format!(
-                "If it was restored from a backup on purpose, or a replica that lacked changes was promoted, run {run}: it opens the \
-                 store's version, and keeps what only this computer has in a directory of its own."
+                "If the store was restored from a backup on purpose, or a replica that lacked changes was promoted, run {run}: this opens the \
+                 store's version, and keeps changes that only this computer has in a separate directory."
             ),
             Action::Close { .. } => format!("Close the drive: run {run}."),
-            Action::EndServing { .. } => format!("End {run} first."),
-            Action::Serve { .. } => format!("To use what is on it, run {run}."),
+            Action::EndServing { .. } => format!("First stop {run}."),
+            Action::Serve { .. } => format!("To use its data, run {run}."),
             Action::Check { .. } => format!("Check the drive: run {run}."),
             Action::Resume { .. } => format!("To continue, run {run}."),
-            Action::Pause { .. } => format!("To pause a drive without an end, run {run}."),
+            Action::Pause { .. } => format!("To pause a drive until you resume it, run {run}."),
             Action::Sync { .. } => format!("To upload them, run {run}."),
             Action::Forks { .. } => format!("To see both versions, run {run}."),
             Action::Remove { .. } => format!("To remove the drive from this computer, run {run}."),
@@ -143,14 +143,14 @@ impl Action {
             Action::Add { .. } => format!("To use the drive on this computer, run {run}."),
             Action::Follow { .. } => format!("To use the drive from there, run {run}."),
             Action::Create { .. } => format!("To create a drive there, run {run}."),
-            Action::ListDrives => format!("To see the drives of this computer, run {run}."),
+            Action::ListDrives => format!("To see the drives on this computer, run {run}."),
             Action::LogIn { .. } => format!("Log in: run {run}."),
-            Action::ListLogins => format!("To see which credentials are kept, run {run}."),
+            Action::ListLogins => format!("To see the stores that you are logged in to, run {run}."),
             Action::TestStore { .. } => format!("To see what the store can do, run {run}."),
             Action::UnlockKeyring => "Unlock the keyring (logging in to the desktop does that).".to_owned(),
             Action::RestoreFamily { store } => format!(
-                "That never changes by itself. Check that {} is the right store, and bring back family.json there from a backup. If \
-                 somebody else can write to that store, ask who did.",
+                "This never changes by itself. Check that {} is the right store, and restore family.json there from a backup. If other \
+                 people can write to that store, ask who changed it.",
                 named(store)
             ),
             Action::DistrustStore { store } => format!(
@@ -159,33 +159,34 @@ impl Action {
                 named(store)
             ),
             Action::RestoreStore { store } => format!(
-                "If the store was emptied, bring it back from a backup. If it was moved, move it back to {}.",
+                "If the store was emptied, restore it from a backup. If it was moved, move it back to {}.",
                 named(store)
             ),
             Action::AskOperator => {
-                "Ask who runs the store what has changed there, or in front of it.".to_owned()
+                "Ask the operator of the store what has changed there, or in front of it.".to_owned()
             }
-            Action::Status => format!("To see how things are, run {run}."),
-            Action::DriveStatus { .. } => format!("To see how the drive is, run {run}."),
+            Action::Status => format!("To see the status of all drives, run {run}."),
+            Action::DriveStatus { .. } => format!("To see the drive's status, run {run}."),
             Action::Pins { .. } => format!("To see what is pinned, run {run}."),
             Action::Unpin { .. } | Action::UnpinDrive { .. } => format!("To unpin it, run {run}."),
             Action::PinDrive { .. } => format!("Pin the whole drive ({run}), or pin less."),
             Action::GrowCache { .. } => format!("To give the cache more space, run {run}."),
             Action::Limits => format!("To see all limits, run {run}."),
             Action::Indexers => format!("To let it run at full speed, run {run}."),
-            Action::WaitLonger => format!("Wait longer, or for less of it: see {run}."),
+            Action::WaitLonger => format!("Wait longer, or for a smaller part: see {run}."),
             Action::Snapshots { .. } => format!("To see the drive's snapshots, run {run}."),
             Action::Grow { .. } => format!("Delete files, or make the drive larger: run {run}."),
             Action::Replicas { .. } => format!("To see the drive's replicas, run {run}."),
             Action::AwaitReplica { .. } => {
-                format!("Open the drive, and wait until {run} says that the replica is up to date.")
+                format!("Open the drive, and wait until {run} shows that the replica is up to date.")
             }
             Action::MoveStore { .. } => format!(
-                "To write again, move it to a new directory, which needs no locks and may be beside this one. Close it on every computer. \
-                 Then, on one computer only, run {run}. On the others, remove it and add it from there."
+                "To write again, move the drive to a new directory, which needs no locks and may be next to this one. First close the \
+                 drive on every computer. Then, on one computer only, run {run}. On the others, remove the drive and add it from the \
+                 new directory."
             ),
             Action::Promote { .. } => {
-                format!("If the drive has a replica, that can take the store's place: run {run}.")
+                format!("If the drive has a replica, you can switch to it: run {run}.")
             }
             Action::PromoteAgain { .. } => format!("Once the replica answers, run {run} again."),
             Action::PromoteWithLoss { .. } => format!("If the drive's store is lost for good, run {run}."),
@@ -196,7 +197,7 @@ impl Action {
             Action::Help { .. } => format!("See {run}."),
             Action::Proxy => format!("Correct the proxy's address: run {run}."),
             Action::ProxyLogin => {
-                "Leave them out of the address, and give them in a file: --proxy-login-file FILE.".to_owned()
+                "Leave user and password out of the address, and give them in a file: --proxy-login-file FILE.".to_owned()
             }
             Action::GiveSecret => {
                 "Give the passphrase with --passphrase-file, or the recovery key with --recovery-key-file."
@@ -208,25 +209,25 @@ impl Action {
             }
             Action::AcceptLoss => "If that store is lost for good, add --accept-loss.".to_owned(),
             Action::AcceptSecond => {
-                "To use it from the replica all the same, as a second drive, add --accept-loss.".to_owned()
+                "To use the replica anyway, as a second drive, add --accept-loss.".to_owned()
             }
-            Action::AcceptUnsentLoss => "To remove the drive all the same, add --discard-unsent.".to_owned(),
+            Action::AcceptUnsentLoss => "To remove the drive anyway, add --discard-unsent.".to_owned(),
             Action::AcceptSyncedFolder => {
-                "If only one computer ever uses the drive, add --in-synced-folder.".to_owned()
+                "If only one computer will ever use the drive, add --in-synced-folder.".to_owned()
             }
             Action::UseSubdirectory { .. } => format!("Give the drive a directory of its own: run {run}."),
             Action::AcceptOthers => {
-                "To put it beside them all the same, add --beside-other-files.".to_owned()
+                "To store the drive beside them anyway, add --beside-other-files.".to_owned()
             }
-            Action::KeepUntried => "To keep them untried, add --no-check.".to_owned(),
+            Action::KeepUntried => "To save the credentials without testing them, add --no-check.".to_owned(),
             Action::AcceptExposure => "Use a loopback address, or add --insecure.".to_owned(),
             Action::OpenWritable { .. } => "Then open it without --read-only.".to_owned(),
             Action::ChooseDrive { names } => format!(
-                "Say which one with --drive, followed by one of {}.",
+                "Choose one with --drive, followed by one of {}.",
                 names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
             ),
-            Action::UseKept => "Leave out --credentials-file to use those that are kept.".to_owned(),
-            Action::ChooseMountPoint => "Say where to mount it, with --at.".to_owned(),
+            Action::UseKept => "Leave out --credentials-file to use the saved ones.".to_owned(),
+            Action::ChooseMountPoint => "Choose where to mount the drive, with --at.".to_owned(),
         }
     }
 }

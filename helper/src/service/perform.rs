@@ -69,13 +69,13 @@ impl Perform {
             return Err(not_understood("the message is too large"));
         }
         let operation: Privileged = serde_json::from_str(&operation).map_err(|error| {
-            not_understood(&format!("this version of the helper does not know it: {error}"))
+            not_understood(&format!("this version of the helper does not know the operation: {error}"))
         })?;
         // The uid comes from the bus, never from the message.
         let bus = zbus::fdo::DBusProxy::new(connection).await?;
         let uid =
             bus.get_connection_unix_user(BusName::from(sender.clone())).await.map_err(zbus::Error::from)?;
-        let too_many = || PerformError::TooMany(format!("too many operations of user {uid} are under way"));
+        let too_many = || PerformError::TooMany(format!("too many operations of user {uid} are running"));
         let share = self.callers.enter(uid).ok_or_else(too_many)?;
 
         let action = Action::of(&operation);
@@ -96,7 +96,7 @@ impl Perform {
 }
 
 fn refusal(action: Action, uid: u32) -> String {
-    format!("polkit does not allow it to user {uid} in this session (the action {})", action.id())
+    format!("polkit does not allow this for user {uid} in this session (action {})", action.id())
 }
 
 /// Starts a process and hands it the operation; returns the socket on which it answers, and its pidfd.

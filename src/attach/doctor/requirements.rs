@@ -20,7 +20,7 @@ pub(super) fn check(site: &Site) -> Vec<Finding> {
         "/dev/loop-control is missing: drives cannot be attached by loop.",
     ));
     if fuse && !nbd && !fuse_is_open() {
-        let detail = "You may not open it: your drives cannot be attached by loop.";
+        let detail = "You have no permission to open it: your drives cannot be attached by loop.";
         let action = Action::run_as_root(&["chmod", "666", "/dev/fuse"]);
         findings.push(Finding::new("/dev/fuse", false, detail, action));
     }
@@ -67,13 +67,13 @@ fn feature(subject: &str, ok: bool, otherwise: bool, missing: &str) -> Finding {
 fn rights(root: bool, helper: bool) -> Finding {
     let sudo = find_tool("sudo").is_some();
     let (detail, action): (_, Option<Actions>) = match (root, helper) {
-        (true, _) => ("This daemon is root's, and attaches and mounts drives itself.", None),
+        (true, _) => ("The background service runs as root, and attaches and mounts drives itself.", None),
         (false, true) => ("The helper on the system bus attaches and mounts drives.", None),
         (false, false) if sudo => {
             ("There is no helper on the system bus: sudo attaches and mounts drives.", None)
         }
         (false, false) => (
-            "There is neither the helper on the system bus nor sudo: no drive can be attached.",
+            "There is neither a helper on the system bus nor sudo: no drive can be attached.",
             Some("Install the package holdall (its helper needs a running dbus), or sudo.".into()),
         ),
     };

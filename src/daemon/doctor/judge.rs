@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const WHEN_FULL: &str =
-    "Once the disk is full, programs cannot save to your drives. What is saved already is safe.";
-const FREE_UP: &str = "Delete files on this disk that you do not need, set a smaller cache limit, or wait until uploads are done.";
+    "Once the disk is full, programs cannot save to your drives. Files that are already saved are safe.";
+const FREE_UP: &str = "Delete files on this disk that you do not need, set a smaller cache limit, or wait until uploads are finished.";
 
 /// A store that was asked.
 pub struct Asked {
@@ -71,7 +71,7 @@ pub fn disks(state: &Space, cache: &Space) -> Vec<Finding> {
     if state.device == cache.device {
         return vec![disk(state, for_journal + LEAST_CACHE_BYTES, "journals and the cache need", WHEN_FULL)];
     }
-    let slow = "Without a cache, files are downloaded each time that they are read. Nothing is lost.";
+    let slow = "Without a cache, files are downloaded each time they are read. Nothing is lost.";
     vec![
         disk(state, for_journal, "a journal needs", WHEN_FULL),
         disk(cache, LEAST_CACHE_BYTES, "a cache needs", slow),
@@ -91,19 +91,20 @@ fn disk(space: &Space, least_bytes: u64, need: &str, consequence: &str) -> Findi
 
 /// A local disk that does not report its free space.
 pub fn unknown_disk(error: &io::Error) -> Finding {
-    let detail = format!("It is not known how much of the local disk is free: {}. {WHEN_FULL}", why(error));
+    let detail = format!("The free space of the local disk is unknown: {}. {WHEN_FULL}", why(error));
     Finding::new("local disk", false, detail, "Check the local disk and its permissions.")
 }
 
 /// The keyring, which has the credentials of this many logins.
 pub fn keyring(found: Result<&(), &KeyringError>, logins: usize) -> Finding {
     let error = match found {
-        Ok(()) => return Finding::new("keyring", true, "It is there, and unlocked.", Actions::default()),
+        Ok(()) => {
+            return Finding::new("keyring", true, "The keyring is there, and unlocked.", Actions::default());
+        }
         Err(error) => crate::words::sentence(&error.to_string()),
     };
     if logins == 0 {
-        let detail =
-            format!("{error} Nothing is kept in it: credentials are in a file that only you can read.");
+        let detail = format!("{error} No credentials are in it: they are in a file that only you can read.");
         return Finding::new("keyring", true, detail, Actions::default());
     }
     let of = if logins == 1 { "one store".to_owned() } else { format!("{logins} stores") };

@@ -38,15 +38,18 @@ impl Drive {
             Some(aside) => Err(failure(
                 Code::Unsent,
                 format!(
-                    "This computer has set changes of {} aside that its store does not have. They are in {}.",
+                    "This computer has changes of {} that the store does not have. They were set aside in {}.",
                     self.name,
                     aside.path().display()
                 ),
-                "Nothing was changed. They would be lost.",
-                [Some(Action::tell("Move that directory elsewhere if they may still be needed.")), or_else]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>(),
+                "Nothing was changed. Removing the drive would delete them.",
+                [
+                    Some(Action::tell("Move that directory elsewhere if you may still need the changes.")),
+                    or_else,
+                ]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>(),
             )),
         }
     }

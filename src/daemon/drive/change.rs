@@ -145,7 +145,7 @@ async fn left_behind(objects: &Objects, url: &str) -> api::Removed {
 fn left_words(removed: usize, here: usize, keys: usize, url: &str) -> api::Removed {
     if here > 0 {
         let others = if here == 1 { "another drive".to_owned() } else { format!("{here} other drives") };
-        let left = format!("At {url}: {others}, with all data.");
+        let left = format!("At {url}: {others}, with all their data.");
         return api::Removed { left: Some(left), action: None };
     }
     let note = match removed {
@@ -156,10 +156,10 @@ fn left_words(removed: usize, here: usize, keys: usize, url: &str) -> api::Remov
         0 => ("", ""),
         _ => (", the wrapped keys", " with the same passphrase"),
     };
-    let left = format!("At {url}: family.json{keys}, and {note}, so that other computers learn of it.");
+    let left = format!("At {url}: family.json{keys}, and {note}, so that other computers notice.");
     let action = format!(
-        "You can create a new drive there{passphrase}. To give all of the space back, delete what is at that address once no \
-         other computer has the drive."
+        "You can create a new drive there{passphrase}. To free all space, delete everything at that address once no other \
+         computer has the drive."
     );
     api::Removed { left: Some(left), action: Some(action) }
 }
@@ -177,7 +177,7 @@ mod tests {
         let (left, action) = words(1, 0, 2);
         assert_eq!(
             left,
-            "At file:///s: family.json, the wrapped keys, and a note that the drive was removed, so that other computers learn of it."
+            "At file:///s: family.json, the wrapped keys, and a note that the drive was removed, so that other computers notice."
         );
         assert!(action.unwrap().starts_with("You can create a new drive there with the same passphrase. "));
         let (left, action) = words(2, 0, 0);

@@ -47,8 +47,7 @@ const HAND_OVER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a closed drive tries again to upload what its store did not take, and checks for progress.
 const DRAIN_EVERY: Duration = Duration::from_secs(2);
 /// The text for a person whose wait for a close was interrupted.
-const GOES_ON_UNMOUNTED: &str =
-    "The drive is unmounted. What was not uploaded is safe on this computer, and goes on being uploaded.";
+const GOES_ON_UNMOUNTED: &str = "The drive is unmounted. Changes that are not uploaded yet are safe on this computer, and are still being uploaded.";
 
 impl Drive {
     /// Unmounts it. The rest is pushed, now or in the background. Returns whether it was closed before.
@@ -82,7 +81,7 @@ impl Drive {
         if pusher.is_paused() && volume.has_unsent() {
             return Err(failure(
                 Code::Unsent,
-                "Uploading is paused, and changes are only on this computer.",
+                "Uploads are paused, and some changes are only on this computer.",
                 "They are safe here; the drive is unmounted.",
                 [Action::Resume { drive: Some(self.name.clone()) }, Action::tell("Then close it again.")],
             ));
@@ -170,7 +169,7 @@ impl Drive {
         let left = opened.volume.status().unpushed_bytes;
         let left = match left {
             0 => String::new(),
-            bytes => format!(" {} wait to be uploaded.", format_bytes(bytes)),
+            bytes => format!(" {} is still to be uploaded.", format_bytes(bytes)),
         };
         self.note(ActivityKind::Closed, format!("Closed.{left}"));
         Ok(())
@@ -198,7 +197,7 @@ impl Drive {
             if is_stuck() {
                 awake = None;
             } else if awake.is_none() {
-                let why = format!("What was written to “{}” is being uploaded", self.name);
+                let why = format!("Uploading changes of “{}”", self.name);
                 awake = Some(StaysAwake::because(why));
             }
             tokio::time::sleep(DRAIN_EVERY).await;
@@ -309,7 +308,7 @@ impl Drive {
                 Some(patience) => patience,
                 None => {
                     *goes_down = shutdown::is_under_way().await;
-                    let message = format!("It cannot be unmounted yet. {}", failure.message);
+                    let message = format!("The drive cannot be unmounted yet. {}", failure.message);
                     tracing::warn!(drive = self.name, message, goes_down, "the service is to end");
                     self.note(ActivityKind::Attention, message);
                     // The process that ends us may not wait as long as we would.

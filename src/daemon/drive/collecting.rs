@@ -109,7 +109,7 @@ impl Collecting {
         let counted = self.ledger.count(stored, now_ms());
         if let Some(collected) = counted.collected.filter(|collected| collected.deleted > 0) {
             let freed = format_bytes(collected.bytes_freed);
-            let message = format!("Deleted data that no version needs. That freed {freed} in the store.");
+            let message = format!("Deleted data that no version needs. This freed {freed} in the store.");
             drive.note(ActivityKind::Collected, message);
         }
         if counted.is_worth_saving {

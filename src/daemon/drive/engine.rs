@@ -419,8 +419,8 @@ impl Drive {
     pub(super) fn only_here(&self, bytes: u64, or_else: Option<Action>) -> Failure {
         failure(
             Code::Unsent,
-            format!("{} of changes are only on this computer.", crate::sizes::format_bytes(bytes)),
-            "Nothing was changed. They would be lost.",
+            format!("{} of changes is only on this computer.", crate::sizes::format_bytes(bytes)),
+            "Nothing was changed. Removing the drive would delete them.",
             [Some(Action::Sync { drive: Some(self.name.clone()) }), or_else]
                 .into_iter()
                 .flatten()

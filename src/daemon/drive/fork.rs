@@ -132,7 +132,7 @@ impl Drive {
 
     fn waits_to_be_taken_up(&self) -> Failure {
         failure::state(
-            "The drive was open when the service ended, and waits to be taken up again: programs may still use it.",
+            "The drive was open before a restart, and is still to be reopened: programs may still use it.",
             Action::Close { drive: Some(self.name.clone()), wait: false },
         )
     }

@@ -287,11 +287,11 @@ impl Drive {
         let opened = opened.ok()?;
         let because = match failure.code {
             Code::WeakStore => format!(
-                "it is open only to look at: {}. {}",
+                "it is open read-only: {}. {}",
                 unsentenced(&failure.message),
                 failure.action.trim_end_matches('.')
             ),
-            _ => format!("it is open only to look at: {}", unsentenced(&failure.message)),
+            _ => format!("it is open read-only: {}", unsentenced(&failure.message)),
         };
         Some((opened, How::Look { because: Some(because) }))
     }

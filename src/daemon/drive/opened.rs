@@ -98,7 +98,7 @@ impl OpenDrive {
                 let drive = Some(name.to_owned());
                 let close = Action::Close { drive: drive.clone(), wait: false };
                 let actions = [close, Action::OpenWritable { drive }];
-                Err(failure::state("The drive is open only to look at.", actions))
+                Err(failure::state("The drive is open read-only.", actions))
             }
         }
     }
@@ -133,11 +133,11 @@ impl OpenDrive {
         tokio::task::block_in_place(|| mounted.grow(attached)).map_err(|error| {
             let failure = Failure {
                 consequence:
-                    "Your files are safe. The drive has its new size, of which its file system has nothing yet."
+                    "Your files are safe. The drive has its new size, but its file system does not use it yet."
                         .into(),
                 ..error.failure()
             };
-            failure.with_actions("Close the drive and open it again: its file system takes the new size then.")
+            failure.with_actions("Close the drive and open it again: then its file system uses the new size.")
         })
     }
 }
@@ -186,7 +186,7 @@ pub async fn thaw(frozen: Option<Frozen>) -> Result<(), Failure> {
         Ok(()) => Ok(()),
         Err(FreezeEnded::Expired) => Err(failure(
             Code::Failed,
-            "The file system could not be held still for long enough.",
+            "Writing to the file system could not be paused for long enough.",
             "Nothing was changed, and no snapshot was taken.",
             "Try again.",
         )),

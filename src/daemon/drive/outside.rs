@@ -85,9 +85,9 @@ fn still_used(name: &str, failed: &Failure) -> Failure {
     failure(
         Code::State,
         format!("Another program has unmounted the drive, and it cannot be closed yet. {}", failed.message),
-        "What was written to it is safe on this computer, and is uploaded.",
+        "Files that were written to it are safe on this computer, and are uploaded.",
         [
-            Action::tell("End the programs that still use its files; then it is closed by itself."),
+            Action::tell("Close the programs that still use its files; then the drive is closed by itself."),
             Action::Open { drive: Some(name.to_owned()) },
         ],
     )

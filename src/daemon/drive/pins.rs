@@ -126,12 +126,14 @@ impl Pins {
         let without_room = || volume.map_or(0, |volume| volume.pins_status().without_room_bytes);
         let too_much = if state.whole { without_room() } else { state.too_much };
         let lost = state.lost.as_ref().map(|why| {
-            format!("what was always kept on this computer is not known any more ({why}): choose it again")
+            format!(
+                "the list of files that are always kept on this computer is lost ({why}): choose them again"
+            )
         });
         lost.or_else(|| {
             (too_much > 0).then(|| {
                 format!(
-                    "{} of what is always kept here do not fit the cache: give it more, or keep less",
+                    "{} of the files that are always kept here do not fit the cache: enlarge it, or keep less",
                     crate::sizes::format_bytes(too_much)
                 )
             })

@@ -43,7 +43,7 @@ impl Drive {
             config.store == address || config.replicas.iter().any(|replica| replica.store == address)
         };
         if known {
-            let message = format!("{address} has this drive already.");
+            let message = format!("{address} already has this drive.");
             return Err(failure(Code::Exists, message, NOTHING_CHANGED, "Choose another store."));
         }
         let mode = work.unless_interrupted(failure::TRIED_IN_PART, self.replica_mode(&url, &work)).await??;
@@ -176,7 +176,7 @@ impl Drive {
         let mut open = self.open.lock().await;
         self.check_closed(&open)?;
         if self.store_url() == url {
-            let message = format!("{url} is the store of {} already.", self.name);
+            let message = format!("{url} is already the store of {}.", self.name);
             return Err(failure(Code::Exists, message, NOTHING_CHANGED, "Open the drive."));
         }
         let config = self.config.lock().replicas.iter().find(|replica| replica.store == url).cloned();

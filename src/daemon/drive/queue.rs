@@ -24,7 +24,7 @@ impl Drive {
         if let Some(why) = self.pause() {
             return Err(failure(
                 Code::Paused,
-                format!("Uploading is paused ({why})."),
+                format!("Uploads are paused ({why})."),
                 "Changes stay on this computer, and are safe there.",
                 [Action::Resume { drive: Some(self.name.clone()) }, Action::Limits],
             ));

@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// The text for a person whose wait for a copy was interrupted.
 pub(super) const COPIED_WHILE_OPEN: &str =
-    "The replica is added. What is missing there is copied while the drive is open.";
+    "The replica is added. The rest is copied while the drive is open.";
 
 /// The replicas of an open drive.
 pub struct Replicas {

@@ -26,7 +26,8 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How often to check whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The text for a person when serving ends.
-const NO_LONGER_SERVED: &str = "The drive is no longer served. What was written is safe on this computer.";
+const NO_LONGER_SERVED: &str =
+    "The drive is no longer served. Data that was written is safe on this computer.";
 
 impl Drive {
     /// Serves the drive by NBD until the client disconnects.
@@ -122,7 +123,7 @@ impl Listener {
                 let address: SocketAddr =
                     address.parse().map_err(|_| failure::usage(format!("{address} is not ADDRESS:PORT.")))?;
                 if !address.ip().is_loopback() && !request.insecure {
-                    let message = "Whoever reaches that address could read and write the drive.";
+                    let message = "Anyone who can reach that address could read and write the drive.";
                     return Err(failure::usage(message).with_actions(Action::AcceptExposure));
                 }
                 let listener = TcpListener::bind(address).map_err(local)?;

@@ -17,9 +17,9 @@ const TRIMS_PAUSE: Duration = Duration::from_millis(200);
 const TRIMS_PATIENCE: Duration = Duration::from_secs(5);
 /// The text for a person whose wait for an upload was interrupted.
 pub(super) const GOES_ON: &str =
-    "What was uploaded stays. The rest is safe on this computer and is uploaded later.";
+    "Uploaded changes stay in the store. The rest is safe on this computer and is uploaded later.";
 /// The text for a person whose wait for a collection was interrupted.
-const COLLECTED_IN_PART: &str = "What was deleted was needed by no version. The rest can be deleted later.";
+const COLLECTED_IN_PART: &str = "Only data that no version needs was deleted. The rest can be deleted later.";
 
 impl Drive {
     /// Writes everything back to the journal, pushes it, and waits for the commit.
@@ -136,7 +136,7 @@ pub(super) async fn with_progress<T>(volume: &Volume, work: &Work, doing: impl F
     };
     tokio::select! { biased;
         done = doing => done,
-        () = tell => unreachable!("progress is told for ever"),
+        () = tell => unreachable!("reporting progress never ends"),
     }
 }
 
@@ -157,7 +157,7 @@ async fn with_stages<T>(pusher: &Pusher, work: &Work, collecting: impl Future<Ou
     };
     tokio::select! {
         done = collecting => done,
-        () = tell => unreachable!("it goes on for ever"),
+        () = tell => unreachable!("it never ends"),
     }
 }
 

@@ -57,10 +57,10 @@ impl Full {
     pub(in crate::daemon) fn reason(self) -> String {
         match self {
             Full::Bytes { percent, available } => {
-                format!("the drive is {percent} % full: {} are left", crate::sizes::format_bytes(available))
+                format!("the drive is {percent} % full: {} is left", crate::sizes::format_bytes(available))
             }
             Full::Inodes { percent, total } => format!(
-                "{percent} % of the {total} files and folders that the drive can hold, however small, are used"
+                "the drive holds {percent} % of the {total} files and folders that it can hold, however small they are"
             ),
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The text for a person whose wait for a snapshot was interrupted: that of an open drive is taken with the next commit.
 const MAY_STILL_BE_TAKEN: &str = "The drive itself is unchanged. The snapshot may still be taken.";
 /// The same for deleting a snapshot.
-const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be given up.";
+const MAY_STILL_GO: &str = "The drive itself is unchanged. The snapshot may still be deleted.";
 
 impl Drive {
     /// The snapshots; with `all` also the versions that are kept only for devices which may still continue them.
@@ -63,7 +63,7 @@ impl Drive {
         self.with_volume(async |volume| {
             let dropped = work.unless_interrupted(MAY_STILL_GO, pusher(volume).drop_snapshot(label));
             dropped.await?.map_err(|error| failure::push(&error))?;
-            self.note(ActivityKind::Snapshot, format!("The snapshot \"{label}\" is kept no more."));
+            self.note(ActivityKind::Snapshot, format!("The snapshot \"{label}\" was deleted."));
             Ok(())
         })
         .await

@@ -164,7 +164,7 @@ impl Drive {
 
 fn of_replica(url: &str, turn: Turn, why: &str) -> String {
     match turn {
-        Turn::Away => format!("The replica at {url} waits for what is new. {}", sentence(why)),
+        Turn::Away => format!("The replica at {url} is not up to date. {}", sentence(why)),
         Turn::Back => format!("The replica at {url} is back."),
     }
 }
@@ -193,8 +193,8 @@ impl Seen {
         let (bytes, left) =
             (format_bytes(journal.bytes), format_bytes(journal.limit.saturating_sub(journal.bytes)));
         let message = format!(
-            "{bytes} wait to be uploaded, and there is room for {left} more on this computer. When it is full, saving waits \
-             until uploads go on; nothing is lost."
+            "{bytes} is still to be uploaded, and this computer has space for {left} more. When that is full, saving waits until \
+             uploads continue; nothing is lost."
         );
         Some((ActivityKind::Attention, message))
     }
@@ -225,7 +225,7 @@ impl Seen {
         if let Some(error) = state.stopped.as_ref().filter(|_| !self.is_stopped) {
             news.push((
                 ActivityKind::Attention,
-                format!("Uploading has stopped. {}", failure::push(error).message),
+                format!("Uploads have stopped. {}", failure::push(error).message),
             ));
         }
         self.is_stopped = state.stopped.is_some();

@@ -9,7 +9,7 @@ use holdall_core::pull::PullError;
 use std::time::Duration;
 
 /// The consequence of no longer waiting for a file.
-pub const NOT_ENOUGH: &str = "What was downloaded is here, until the room is needed. Nothing is pinned.";
+pub const NOT_ENOUGH: &str = "Downloaded data stays until the space is needed. Nothing is pinned.";
 
 /// The path is on no open drive.
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
@@ -17,12 +17,12 @@ pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
         [] => Action::Open { drive: None }.into(),
         mounted => format!("Open drives are mounted at {}.", mounted.join(", ")).into(),
     };
-    failure(Code::NotFound, format!("{path} is on no open drive."), NOTHING_CHANGED, action)
+    failure(Code::NotFound, format!("{path} is not on an open drive."), NOTHING_CHANGED, action)
 }
 
 /// The path is on a drive that was open when the service ended.
 pub fn not_taken_up(name: &str) -> Failure {
-    let message = format!("The drive {name} was open when the service ended, and is being taken up again.");
+    let message = format!("The drive {name} is being reopened after a restart.");
     let status = Action::DriveStatus { drive: Some(name.to_owned()) };
     state(message, [Action::tell("Try again in a moment."), status])
 }
@@ -39,7 +39,7 @@ pub fn unscannable(path: &str, error: &ScanError) -> Failure {
         ScanError::Unscannable(Unscannable::Link | Unscannable::Elsewhere | Unscannable::Special) => {
             (Code::Usage, "Give another path.".into())
         }
-        ScanError::Unscannable(Unscannable::Failed(_)) => (Code::Failed, "Check who may read it.".into()),
+        ScanError::Unscannable(Unscannable::Failed(_)) => (Code::Failed, "Check its permissions.".into()),
         ScanError::TooMany => (Code::Usage, Action::PinDrive { drive: None }.into()),
         ScanError::Gone(_) => {
             (Code::Failed, [Action::tell("Try again."), Action::DriveStatus { drive: None }].into())
@@ -65,7 +65,7 @@ pub fn pin_stuck(pin: &Pin) -> Failure {
     failure(
         Code::Failed,
         format!("Not all of it could be downloaded: {reason}."),
-        "The pin stays, and what is here of it is kept.",
+        "The pin stays, and downloaded data is kept.",
         Action::Pins { drive: Some(pin.drive.clone()) },
     )
 }
@@ -76,7 +76,7 @@ pub fn pin_offline(pin: &Pin) -> Failure {
     failure(
         Code::Offline,
         format!("The store cannot be reached: {reason}."),
-        "The pin stays. What is missing is downloaded once the store is back.",
+        "The pin stays. Missing data is downloaded once the store is back.",
         "Check the connection. Work resumes by itself.",
     )
 }
@@ -87,7 +87,7 @@ pub fn pin_paused(pin: &Pin) -> Failure {
     failure(
         Code::Paused,
         format!("Downloads are switched off: {reason}."),
-        "The pin stays. What is missing is downloaded once they are on again.",
+        "The pin stays. Missing data is downloaded once downloads are on again.",
         Action::Resume { drive: Some(pin.drive.clone()) },
     )
 }
@@ -97,7 +97,7 @@ pub fn wait_offline(trouble: &str) -> Failure {
     failure(
         Code::Offline,
         format!("The store cannot be reached: {trouble}."),
-        "What was downloaded is here. Nothing is pinned.",
+        "Downloaded data is here. Nothing is pinned.",
         "Check the connection, then wait again.",
     )
 }
@@ -117,7 +117,7 @@ pub fn wait_too_early(path: &str, timeout: Duration) -> Failure {
     failure(
         Code::Failed,
         format!(
-            "After {} {path} could not be looked at yet: names of files on the drive are still to come.",
+            "{path} could not be read within {}: file names of the drive are still being downloaded.",
             format_duration(timeout)
         ),
         NOT_ENOUGH,
@@ -130,7 +130,7 @@ pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> F
     failure(
         Code::Failed,
         format!(
-            "After {} {} of the first {} of {path} were here.",
+            "After {}, only {} of the first {} of {path} was here.",
             format_duration(timeout),
             format_bytes(here),
             format_bytes(enough)
@@ -144,9 +144,11 @@ pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> F
 pub fn folder_offline(path: &str, trouble: &str) -> Failure {
     failure(
         Code::Offline,
-        format!("Not all that is in {path} is known here, and the store cannot be reached: {trouble}."),
-        "What the folder holds is safe in the store, and other folders can be looked into.",
-        "Check the connection. The folder can be looked into once the store is back.",
+        format!(
+            "{path} cannot be listed completely: not all of its file names are on this computer, and the store cannot be reached: {trouble}."
+        ),
+        "The folder's files are safe in the store, and you can use other folders.",
+        "Check the connection. The folder can be listed once the store is back.",
     )
 }
 
@@ -155,7 +157,7 @@ pub fn folder_late(path: &str, after: Duration) -> Failure {
     failure(
         Code::Failed,
         format!(
-            "What is in {path} could not be told within {}: names of files are still being downloaded, or the drive has much to do.",
+            "{path} could not be listed within {}: file names are still being downloaded, or the drive is busy.",
             format_duration(after)
         ),
         NOTHING_CHANGED,
@@ -199,14 +201,14 @@ pub fn pull(error: &PullError) -> Failure {
         PullError::Read(error) => read(error),
         PullError::NoRoom(_) => failure(
             Code::Failed,
-            "Not all of it could be downloaded: there is no room for it in the cache.",
-            "What was downloaded is here.",
+            "Not all of it could be downloaded: the cache has no space for it.",
+            "Downloaded data is here.",
             [Action::GrowCache { size: None }, Action::tell("Or keep less offline.")],
         ),
         PullError::Cache(_) | PullError::Away => failure(
             Code::Failed,
             format!("Not all of it could be downloaded: {error}."),
-            "What was downloaded is here.",
+            "Downloaded data is here.",
             [
                 Action::tell("Check that the local disk has free space."),
                 Action::Doctor,

@@ -6,7 +6,7 @@ use holdall_core::replica::ReplicaError;
 
 /// The drive has no such replica.
 pub fn no_replica(name: &str, url: &str) -> Failure {
-    let message = format!("{url} is no replica of {name}.");
+    let message = format!("{url} is not a replica of {name}.");
     let action = Action::Replicas { drive: Some(name.to_owned()) };
     failure(Code::NotFound, message, NOTHING_CHANGED, action)
 }
@@ -16,28 +16,28 @@ pub fn replica(error: &ReplicaError, url: &str) -> Failure {
     match error {
         ReplicaError::OtherFamily => failure(
             Code::Exists,
-            format!("{url} holds other drives already."),
+            format!("{url} already holds other drives."),
             NOTHING_CHANGED,
             "Choose another place in it, such as a directory of its own.",
         ),
         ReplicaError::Nothing => failure(
             Code::NotFound,
-            format!("{url} never had the drive whole: its first copy was not finished."),
+            format!("{url} has no complete copy of the drive: the first copy was not finished."),
             NOTHING_CHANGED,
             "Open the drive where its store can be reached, and let the copy finish.",
         ),
         ReplicaError::Already => failure(
             Code::State,
-            format!("The drive lives in {url} itself: it was promoted, or was there first."),
+            format!("{url} is the drive's own store: it was promoted, or was the store from the start."),
             NOTHING_CHANGED,
             [Action::tell("Choose another store."), Action::Add { drive: None, store: Some(url.to_owned()) }],
         ),
         ReplicaError::Left(error) => lives_elsewhere(drive(error)),
         ReplicaError::Unsure(_) => failure(
             Code::Offline,
-            format!("The answer of {url} was lost: the drive may live there now."),
-            "Nothing is lost. It must not be opened from its former store before that is known: it could go on in both.",
-            "Do the same again, once the replica answers.",
+            format!("{url} did not answer: the drive may be there now."),
+            "Nothing is lost. Do not open the drive from its former store until you know: it could be changed in both places.",
+            "Run the same command again once the replica answers.",
         ),
         ReplicaError::Read(error) => at_store(read(error), url),
     }
@@ -52,8 +52,8 @@ pub fn store_does_not_give(failure: Failure) -> Failure {
 pub fn moving(name: &str, url: &str) -> Failure {
     failure(
         Code::State,
-        format!("{name} is being moved to {url}, and that has not come to its end."),
-        "Nothing is lost. It may live there already: opened from its former store it could go on in both.",
+        format!("{name} is being moved to {url}, and the move is not finished."),
+        "Nothing is lost. The drive may be there already: if it were opened from its former store, it could be changed in both places.",
         Action::PromoteAgain { drive: Some(name.to_owned()), replica: Some(url.to_owned()) },
     )
 }
@@ -66,7 +66,7 @@ pub fn lives_elsewhere(failure: Failure) -> Failure {
 /// The drive's own store asks for patience: it has the drive, and a replica must not replace it.
 pub fn store_is_not_lost(failure: Failure) -> Failure {
     let consequence =
-        "Nothing was changed. The store is there, and may have what the replica lacks.".to_owned();
+        "Nothing was changed. The store exists, and may have changes that the replica lacks.".to_owned();
     Failure { consequence, ..failure }
         .with_actions([Action::tell("Try again in a while."), Action::AcceptLoss])
 }
@@ -80,8 +80,8 @@ pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) 
     };
     failure(
         Code::State,
-        format!("{url} lacks what was uploaded last: its newest version is of {committed_at}."),
-        "Nothing was changed. What was uploaded after that would be lost to this drive.",
+        format!("{url} lacks the latest uploads: its newest version is from {committed_at}."),
+        "Nothing was changed. Later uploads would be lost to this drive.",
         action,
     )
 }
@@ -90,8 +90,8 @@ pub fn replica_lags(name: &str, url: &str, committed_at: &str, reachable: bool) 
 pub fn former_store_untold(name: &str, former: &str, now: &str, why: &str) -> Failure {
     failure(
         Code::Unsent,
-        format!("{former} has not been told yet that {name} has moved to {now}. {why}"),
-        "Nothing was changed. Nobody else would tell it, and a computer that uses the drive there would go on doing so.",
-        [Action::tell("Remove it once that store can be reached."), Action::AcceptUnsentLoss],
+        format!("{former} is not yet marked as moved: {name} is now in {now}. {why}"),
+        "Nothing was changed. Only this computer can mark it; until then, another computer could still use the drive there.",
+        [Action::tell("Remove the drive once that store can be reached."), Action::AcceptUnsentLoss],
     )
 }

@@ -14,7 +14,8 @@ use std::io;
 use std::path::Path;
 
 /// The remedy for a directory that cannot be read or written.
-const LET_IN: &str = "Let this user read and write in the directory, or mount what it is on for writing.";
+const LET_IN: &str =
+    "Give this user permission to read and write in the directory, or mount its disk for writing.";
 
 /// Names the store in actions that lack it. A directory has no login.
 pub fn at_store(failure: Failure, url: &str) -> Failure {
@@ -36,8 +37,8 @@ pub fn at_new_store(failure: Failure, url: &StoreUrl) -> Failure {
         failure = failure.and(Action::tell("If the server speaks TLS, its address begins with https://."));
     }
     if failure.code == Code::Offline && matches!(url, StoreUrl::Dav(_)) {
-        failure =
-            failure.and(Action::tell("A Nextcloud's address is davs://HOST/remote.php/dav/files/USER/."));
+        failure = failure
+            .and(Action::tell("The address of a Nextcloud is davs://HOST/remote.php/dav/files/USER/."));
     }
     failure
 }
@@ -53,7 +54,7 @@ pub fn new_store(error: &StoreError) -> Failure {
         ),
         StoreError::Unfit { reason } => failure(
             Code::Failed,
-            format!("No drive can be in this place: {reason}."),
+            format!("This place cannot hold a drive: {reason}."),
             NOTHING_CHANGED,
             "Choose a directory on another file system, or mount this one in another way.",
         ),
@@ -77,10 +78,10 @@ pub fn synced_directory(path: &Path, tool: &str) -> Failure {
     failure(
         Code::WeakStore,
         format!("{} is in a folder that {tool} keeps in sync.", path.display()),
-        "Nothing was changed. Each computer has a copy of its own there, so two computers could take the drive at the same moment, and files \
-         of one would be missing from it.",
+        "Nothing was changed. Each computer has its own copy of the folder, so two computers could open the drive at the same time, and the \
+         drive would lack files of one of them.",
         [
-            Action::tell("Choose a directory outside of that folder, a WebDAV server or an S3 bucket."),
+            Action::tell("Choose a directory outside that folder, a WebDAV server or an S3 bucket."),
             Action::AcceptSyncedFolder,
         ],
     )
@@ -90,7 +91,7 @@ pub fn synced_directory(path: &Path, tool: &str) -> Failure {
 pub fn synced_warning(url: &StoreUrl, tool: &str) -> String {
     format!(
         "{} is in a folder that {tool} keeps in sync. Use the drive on one computer only, or move it to another store: two \
-         computers could take it at the same moment there.",
+         computers could open it at the same time there.",
         url.readable()
     )
 }
@@ -103,8 +104,8 @@ pub fn among_others(name: &str, url: &StoreUrl, others: &[String], instead: &Sto
     let more = if others.len() > NAMED { " and more" } else { "" };
     failure(
         Code::Exists,
-        format!("{} has other files: {named}{more}.", url.readable()),
-        "Nothing was changed. A drive there would put many files of its own beside them, and who tidies up could delete the drive.",
+        format!("{} contains other files: {named}{more}.", url.readable()),
+        "Nothing was changed. A drive would put many files beside them, and somebody who tidies up could delete the drive.",
         [
             Action::UseSubdirectory { drive: Some(name.to_owned()), store: Some(instead.given()) },
             Action::AcceptOthers,
@@ -136,13 +137,13 @@ fn useless_directory(path: &Path, error: &io::Error) -> Failure {
             Code::Offline,
             format!("The directory {path} does not answer."),
             NOTHING_CHANGED,
-            "Look whether the disk or the server that it is on is there, and try again.",
+            "Check that its disk or server is connected, and try again.",
         ),
         _ => failure(
             Code::Failed,
             format!("The directory {path} cannot be used: {}.", why(error)),
             NOTHING_CHANGED,
-            "Check the address, and that you may write there.",
+            "Check the address, and that you have permission to write there.",
         ),
     }
 }
@@ -161,8 +162,8 @@ pub fn known_family(error: &FamilyError) -> Failure {
     match error {
         FamilyError::None => failure(
             Code::NotFound,
-            "The store holds nothing of this drive any more.",
-            "What is on this computer is safe, and is not uploaded.",
+            "The store no longer has any data of this drive.",
+            "Your files on this computer are safe, and are not uploaded.",
             [Action::RestoreStore { store: None }, Action::Promote { drive: None, replica: None }],
         ),
         error => family(error),
@@ -174,7 +175,7 @@ pub fn no_login(url: &str) -> Failure {
     failure(
         Code::Credentials,
         format!("There are no credentials for {url} on this computer."),
-        "Nothing was changed. What is on this computer is safe.",
+        "Nothing was changed. Your files on this computer are safe.",
         Action::LogIn { store: Some(url.to_owned()) },
     )
 }
@@ -183,7 +184,7 @@ pub fn no_login(url: &str) -> Failure {
 pub fn weak_store(url: &str) -> Failure {
     failure(
         Code::WeakStore,
-        format!("{url} cannot tell two computers apart that take a drive at the same moment."),
+        format!("{url} cannot stop two computers from opening a drive at the same time."),
         "Nothing was changed. A drive on it is for one computer at a time: close it on one before you open it on another.",
         Action::AcceptWeakStore,
     )
@@ -198,7 +199,7 @@ pub fn unusable_store(url: &str, report: &Report) -> Failure {
         }
         _ => (Code::Credentials, [Action::LogIn { store: None }, test]),
     };
-    let message = format!("No drive can be in {url}: {}.", report.reasons.join("; "));
+    let message = format!("{url} cannot hold a drive: {}.", report.reasons.join("; "));
     at_store(failure(code, message, NOTHING_CHANGED, actions), url)
 }
 
@@ -206,8 +207,10 @@ pub fn unusable_store(url: &str, report: &Report) -> Failure {
 pub fn store_demoted(name: &str, why: &str) -> Failure {
     failure(
         Code::WeakStore,
-        format!("The store does not compare and swap any more, which {name} relies on: {why}."),
-        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        format!(
+            "The store no longer protects {name} against two computers that write at the same time: {why}."
+        ),
+        "If two computers write at the same time, one could overwrite the other. Nothing is uploaded; your files on this computer are safe.",
         [
             Action::AskOperator,
             Action::OpenReadOnly { drive: Some(name.to_owned()) },
@@ -222,17 +225,17 @@ pub fn shared_directory(name: &str, path: &Path) -> Failure {
     failure(
         Code::WeakStore,
         format!(
-            "{} is on a network or FUSE file system, where locks may not hold between computers. {name} relies on them.",
+            "{} is on a network or FUSE file system, where locks may not work between computers. {name} relies on locks.",
             path.display()
         ),
-        "Two computers that write at once could both believe that they have won. Nothing is uploaded; what is here is safe.",
+        "If two computers write at the same time, one could overwrite the other. Nothing is uploaded; your files on this computer are safe.",
         Action::MoveStore { drive: Some(name.to_owned()), to: Some(new.to_string()) },
     )
 }
 
 /// How to open a keyring, or do without it.
 fn unlock() -> Actions {
-    let otherwise = Action::tell("Or give the credentials again.");
+    let otherwise = Action::tell("Or log in again.");
     [Action::UnlockKeyring, otherwise, Action::LogIn { store: None }].into()
 }
 
@@ -241,7 +244,7 @@ pub fn secrets(error: &SecretsError) -> Failure {
     match error {
         SecretsError::Keyring { store, error: KeyringError::Locked } => failure(
             Code::Credentials,
-            format!("The keyring is locked, and the credentials for {store} are in it."),
+            format!("The keyring is locked, and it holds the credentials for {store}."),
             SAFE_HERE,
             unlock(),
         ),
@@ -253,13 +256,13 @@ pub fn secrets(error: &SecretsError) -> Failure {
         ),
         SecretsError::Keyring { store, error: KeyringError::Missing } => failure(
             Code::Credentials,
-            format!("The credentials for {store} were in the keyring, and are gone."),
+            format!("The keyring no longer has the credentials for {store}."),
             SAFE_HERE,
             Action::LogIn { store: None },
         ),
         SecretsError::Local(error) => failure(
             Code::Failed,
-            format!("Credentials cannot be read or kept: {}.", why(error)),
+            format!("Credentials cannot be read or saved: {}.", why(error)),
             NOTHING_CHANGED,
             "Check the local disk, and the permissions of the state directory.",
         ),

@@ -9,7 +9,7 @@ use crate::daemon::work::Work;
 use std::sync::Arc;
 
 /// The text for a person whose comparison was interrupted.
-const NOTHING_CHANGED: &str = "Nothing was changed in either version.";
+const NOTHING_CHANGED: &str = "Neither version was changed.";
 
 impl Drives {
     /// The differences, by file. Neither version is changed.

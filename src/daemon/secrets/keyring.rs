@@ -17,13 +17,13 @@ const CONTENT_TYPE: &str = "application/json";
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
     /// There is no keyring, or it does not answer.
-    #[error("there is no keyring that answers ({0})")]
+    #[error("no keyring answers ({0})")]
     Away(String),
     /// It is there, but locked.
     #[error("the keyring is locked")]
     Locked,
     /// It is open, but does not have what was put into it.
-    #[error("the keyring does not have them any more")]
+    #[error("the keyring no longer has them")]
     Missing,
 }
 

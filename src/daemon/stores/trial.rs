@@ -39,7 +39,7 @@ pub async fn of(
     };
     let probed = tokio::select! { biased;
         probed = probe([&*connections[0], &*connections[1]], effort, &now_ms) => probed,
-        () = tell => unreachable!("progress is told for ever"),
+        () = tell => unreachable!("reporting progress never ends"),
     };
     probed.map_err(|error| failure::at_new_store(failure::new_store(&error), url))
 }
@@ -61,11 +61,11 @@ pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     if let Some(names) = report.names {
         let (all, some) = (
             format!("all of {} names are shown", names.put),
-            format!("{} of {} names are shown, and nothing is said of the rest", names.shown, names.put),
+            format!("{} of {} names are shown, and the rest is left out silently", names.shown, names.put),
         );
         found("long listings", report.lists_whole(), &all, &some);
     }
-    found("parts of objects", report.ranges_exact, "exact", "not what was asked for");
+    found("parts of objects", report.ranges_exact, "exact", "wrong data is returned");
     let races = &report.races;
     let mut raced = |subject: &str, refused: bool, race: &Option<Race>| {
         if let Some(race) = race {
@@ -78,7 +78,7 @@ pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     raced("a claim has one owner", report.refused.claim, &races.claim);
     let (ok, way) = way(url, report.tls.as_deref());
     let round_trip = Duration::from_micros(report.latency_us).as_secs_f64() * 1000.0;
-    let detail = format!("{round_trip:.1} ms there and back{way}");
+    let detail = format!("{round_trip:.1} ms round trip{way}");
     findings.push(StoreFinding { subject: "connection".to_owned(), ok, detail });
     if let Some(ahead_ms) = report.clock_ahead_ms {
         let (ok, detail) = clock(ahead_ms);
@@ -86,7 +86,7 @@ pub fn findings(report: &Report, url: &StoreUrl) -> Vec<StoreFinding> {
     }
     if let Some(bytes) = report.free_bytes {
         let detail = format!("{} free", crate::sizes::format_bytes(bytes));
-        findings.push(StoreFinding { subject: "room".to_owned(), ok: bytes > 0, detail });
+        findings.push(StoreFinding { subject: "free space".to_owned(), ok: bytes > 0, detail });
     }
     findings
 }
@@ -112,7 +112,7 @@ fn way(url: &StoreUrl, tls: Option<&str>) -> (bool, String) {
     match (url, tls) {
         (StoreUrl::File(_), _) => (true, String::new()),
         (_, Some(tls)) => (true, format!(", {tls}")),
-        (_, None) => (false, ", not encrypted on the way".to_owned()),
+        (_, None) => (false, ", not encrypted in transit".to_owned()),
     }
 }
 
@@ -122,7 +122,7 @@ fn clock(ahead_ms: i64) -> (bool, String) {
     let which = if ahead_ms > 0 { "ahead of" } else { "behind" };
     match apart {
         // Stores report whole seconds.
-        apart if apart <= CLOCKS_AGREE => (true, "the same time as here".to_owned()),
+        apart if apart <= CLOCKS_AGREE => (true, "the same time as this computer".to_owned()),
         apart => {
             let by = crate::sizes::format_duration(apart);
             (apart < CLOCK_REFUSED, format!("{by} {which} this computer's"))
@@ -134,7 +134,7 @@ fn outcome(race: &Race, refused: bool) -> String {
     let (rounds, ways) = (race.winners.len(), race.ways);
     let most = race.winners.iter().max().copied().unwrap_or_default();
     let how = match (refused, race.overwritten, most) {
-        (false, ..) => format!("the condition is not heeded, in {rounds} races of {ways}"),
+        (false, ..) => format!("the condition is ignored, in {rounds} races of {ways}"),
         (true, true, _) => format!("the winner was overwritten in a race of {ways}"),
         (true, false, 0 | 1) => format!("in each of {rounds} races of {ways}"),
         (true, false, most) => format!("up to {most} of {ways} won a race"),
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn an_unencrypted_connection_is_a_warning() {
         let url = |text: &str| StoreUrl::parse(text).unwrap();
-        let plain = (false, ", not encrypted on the way".to_owned());
+        let plain = (false, ", not encrypted in transit".to_owned());
         assert_eq!(way(&url("http://nas.example.org/dav/"), None), plain);
         assert_eq!(way(&url("https://h/dav/"), Some("TLS 1.3")), (true, ", TLS 1.3".to_owned()));
         assert_eq!(way(&url("file:///media/disk"), None), (true, String::new()));
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn clock_differences_are_shown_and_large_ones_are_problems() {
-        assert_eq!(clock(-1_900), (true, "the same time as here".to_owned()));
+        assert_eq!(clock(-1_900), (true, "the same time as this computer".to_owned()));
         assert_eq!(clock(-40_000), (true, "40 s behind this computer's".to_owned()));
         assert_eq!(clock(20 * 60_000), (false, "20 min ahead of this computer's".to_owned()));
     }

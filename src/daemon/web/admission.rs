@@ -187,7 +187,7 @@ fn foreign(why: &str) -> Failure {
 fn only_here() -> Failure {
     failure(
         Code::Foreign,
-        "The password can be chosen on that computer alone.",
+        "The password can be changed on that computer only.",
         failure::NOTHING_CHANGED,
         Action::tell("Run holdall web --listen there."),
     )
@@ -201,7 +201,7 @@ fn not_signed_in(to: To) -> Failure {
     failure(
         Code::Session,
         "This browser is not signed in.",
-        "Nothing was changed. Your drives go on as they are.",
+        "Nothing was changed. Your drives are not affected.",
         action,
     )
 }

@@ -245,7 +245,7 @@ fn is_loopback(address: IpAddr) -> bool {
 fn no_address(given: &str) -> Failure {
     failure(
         Code::Usage,
-        format!("{given} is no address of this computer with a port."),
+        format!("{given} is not an address with a port."),
         failures::NOTHING_CHANGED,
         Action::tell("Give an address and a port, such as 0.0.0.0:8443 for all addresses of this computer."),
     )
@@ -254,7 +254,7 @@ fn no_address(given: &str) -> Failure {
 fn bad_password() -> Failure {
     failure(
         Code::Usage,
-        "This password is too short, so that others could guess it over the network, or too long.",
+        "This password is too short, so others could guess it over the network, or too long.",
         failures::NOTHING_CHANGED,
         Action::tell(format!(
             "Choose one of at least {LEAST_CHARACTERS} characters, and at most {MOST_BYTES} bytes."
@@ -265,9 +265,11 @@ fn bad_password() -> Failure {
 fn in_the_clear(address: SocketAddr) -> Failure {
     failure(
         Code::Usage,
-        format!("At {address} others could read the password and all that is shown: there would be no TLS."),
+        format!(
+            "At {address}, others could read the password and all that is shown, because there would be no TLS."
+        ),
         failures::NOTHING_CHANGED,
-        Action::tell("Leave out --no-tls, or listen at 127.0.0.1 behind a proxy that does TLS."),
+        Action::tell("Leave out --no-tls, or listen at 127.0.0.1 behind a proxy that adds TLS."),
     )
 }
 
@@ -276,7 +278,7 @@ fn bad_certificate(told: &str) -> Failure {
         Code::Failed,
         format!("The certificate cannot be used: {told}."),
         failures::NOTHING_CHANGED,
-        Action::tell("Give a certificate and its key in PEM, or none: then one is made here."),
+        Action::tell("Give a certificate and its key in PEM, or none: then Holdall creates one."),
     )
 }
 
@@ -288,7 +290,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 fn not_bound(address: SocketAddr, error: &io::Error) -> Failure {
     failure(
         Code::Failed,
-        format!("{address} cannot be listened at: {}.", crate::words::why(error)),
+        format!("Cannot listen at {address}: {}.", crate::words::why(error)),
         failures::NOTHING_CHANGED,
         Action::tell("Choose another port, or an address that this computer has."),
     )

@@ -109,10 +109,10 @@ fn not_installed(places: &[PathBuf]) -> Failure {
 pub fn stale_invitation() -> Html<&'static str> {
     Html(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Holdall</title>\
-         <h1>This address was used already, or is too old</h1>\
+         <h1>This address has already been used, or is too old</h1>\
          <p>It lets one browser in, and only for five minutes. Your drives are not affected.</p>\
          <p>Run <code>holdall web</code> again, and open the address that it prints. \
-         If this browser was let in before, <a href=\"/\">go on without it</a>.</p></html>",
+         If this browser is already signed in, <a href=\"/\">continue without it</a>.</p></html>",
     )
 }
 

@@ -99,7 +99,7 @@ pub async fn enter(
     // A client that announces more data and sends nothing would keep a place.
     let given = tokio::time::timeout(BODY_LIMIT, Form::<Given>::from_request(request, &())).await;
     let (Some(guard), Ok(Ok(Form(given)))) = (&door.guard, given) else {
-        return show(StatusCode::BAD_REQUEST, Some("The page's answer made no sense. Try again."));
+        return show(StatusCode::BAD_REQUEST, Some("The page's answer could not be understood. Try again."));
     };
     let password = Zeroizing::new(given.password);
     let (waiting, is_last) = match guard.begin(from) {
@@ -107,7 +107,8 @@ pub async fn enter(
         Err(left) => return wait(left),
     };
     if is_last {
-        let told = format!("Several tries to sign in to the pages came from {}.", from.to_canonical());
+        let told =
+            format!("There were several attempts to sign in to the pages from {}.", from.to_canonical());
         tracing::warn!(%from, "several tries to sign in to the pages");
         drives.activity().note(None, ActivityKind::Attention, told);
     }
@@ -134,7 +135,7 @@ fn client(peer: IpAddr, ours: Ours, headers: &HeaderMap) -> IpAddr {
 
 fn wait(left: Duration) -> Response {
     let seconds = left.as_secs().max(1);
-    let told = format!("There were too many tries. Wait {seconds} s, then try again.");
+    let told = format!("There were too many attempts. Wait {seconds} s, then try again.");
     let mut response = show(StatusCode::TOO_MANY_REQUESTS, Some(&told));
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
@@ -149,7 +150,7 @@ fn show(status: StatusCode, told: Option<&str>) -> Response {
          <label for=\"password\">Password</label>\
          <input id=\"password\" name=\"password\" type=\"password\" autocomplete=\"current-password\" required autofocus>\
          {told}<button>Sign in</button></form>\
-         <p class=\"soft\">It was chosen with <code>holdall web --listen</code>. Who has forgotten it chooses another one by the same \
+         <p class=\"soft\">It was chosen with <code>holdall web --listen</code>. If you have forgotten it, choose another one with the same \
          command.</p></main></html>"
     );
     // With "no-referrer" browsers would send no Origin with the form.

@@ -23,7 +23,7 @@ pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 /// The root of a drive, as a path.
 pub(super) const ROOT: &str = ".";
-const GOES_ON: &str = "The pin stays. What is missing is downloaded in the background.";
+const GOES_ON: &str = "The pin stays. Missing files are downloaded in the background.";
 
 /// The target of a pin request.
 pub enum What {
@@ -192,7 +192,7 @@ impl Drive {
             None => self.save_pins(),
         };
         applied.map_err(|error| self.pins_stay(before, &error))?;
-        self.note(ActivityKind::Pin, format!("Not kept here any more: {}.", named(what)));
+        self.note(ActivityKind::Pin, format!("No longer kept here: {}.", named(what)));
         Ok(pins)
     }
 
@@ -278,7 +278,7 @@ impl Drive {
         Err(failure(
             Code::Full,
             format!(
-                "{} do not fit: with metadata, what is pinned already, what waits for upload, and a tenth to work with, the cache of {} would need {}, and may take {}.",
+                "{} does not fit: with folder listings, files that are already pinned, pending uploads, and a tenth to work with, the cache of {} would need {}, but its limit is {}.",
                 format_bytes(bytes),
                 self.name,
                 format_bytes(needed),
@@ -356,17 +356,17 @@ fn at_least(bytes: u64) -> String {
 /// Why a path cannot be scanned, as part of a sentence.
 pub fn words(error: &ScanError) -> String {
     match error {
-        ScanError::Unscannable(Unscannable::Missing) => "it is not there".to_owned(),
+        ScanError::Unscannable(Unscannable::Missing) => "it does not exist".to_owned(),
         ScanError::Unscannable(Unscannable::Link) => {
-            "it is a symbolic link, or lies behind one; name what it points to".to_owned()
+            "it is a symbolic link, or is reached through one; give the path that it points to".to_owned()
         }
         ScanError::Unscannable(Unscannable::Elsewhere) => "another file system is mounted there".to_owned(),
         ScanError::Unscannable(Unscannable::Special) => "it is neither a file nor a directory".to_owned(),
         ScanError::Unscannable(Unscannable::Failed(why)) => why.clone(),
         ScanError::TooMany => {
-            "there are more files than can be kept one by one; the whole drive can be".to_owned()
+            "there are too many files to keep one by one, but you can keep the whole drive".to_owned()
         }
-        ScanError::Gone(why) => format!("its files cannot be looked at now: {why}"),
+        ScanError::Gone(why) => format!("its files cannot be read now: {why}"),
     }
 }
 

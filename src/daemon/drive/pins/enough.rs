@@ -88,13 +88,13 @@ impl Drive {
         Err(failure(
             Code::Full,
             format!(
-                "So much of it does not fit: the cache of {} would need {}, and may take {}.",
+                "This part does not fit: the cache of {} would need {}, but its limit is {}.",
                 self.name,
                 format_bytes(needed),
                 format_bytes(limit)
             ),
             failure::NOTHING_CHANGED,
-            [Action::tell("Wait for less of it."), Action::GrowCache { size: None }],
+            [Action::tell("Wait for a smaller part."), Action::GrowCache { size: None }],
         ))
     }
 
