@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 const DESCRIPTION: &str = "\
 JSON over HTTP on the Unix socket `daemon.sock` in the runtime directory, which only its owner can enter.
 
-A GET answers with one JSON document. What does something (POST, DELETE) answers with HTTP status 200 and newline-delimited \
-JSON: any number of `progress` lines, then one `result` or one `error`. Work goes on to its end when the connection is \
-closed before; only waits for the store end then. A request that is refused before anything began has an HTTP status of 400 or \
-more and a `Failure` as its document.
+A GET answers with one JSON document. A request that does something (POST, DELETE) answers with HTTP status 200 and newline-delimited \
+JSON: any number of `progress` lines, then one `result` or one `error`. If the connection is closed early, \
+the work continues to its end; only waiting for the store stops. A request that is refused before anything began has an HTTP \
+status of 400 or more and a `Failure` as its document.
 
 Later versions add fields, events, codes and requests; ignore what you do not know.";
 

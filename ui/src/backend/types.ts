@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What has happened, newest first, over restarts */
+        /** The recent activity, newest first, kept across restarts */
         get: operations["get_activity"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How the daemon is */
+        /** The status of the daemon */
         get: operations["get_daemon"];
         put?: never;
         post?: never;
@@ -47,7 +47,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends the daemon; open drives stay mounted for the next one, and are named */
+        /** Stops the daemon; lists the open drives, which stay mounted for the next one */
         post: operations["post_daemon_stop"];
         delete?: never;
         options?: never;
@@ -62,7 +62,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What somebody who is asked for help wants to see, without secrets */
+        /** A support report, without passwords and keys */
         get: operations["get_diagnostics"];
         put?: never;
         post?: never;
@@ -79,7 +79,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What directories of this computer are in one, for whoever chooses one on a page */
+        /** The directories in a directory of this computer, to choose one on a page */
         get: operations["get_directories"];
         put?: never;
         /** Creates a directory on this computer */
@@ -99,7 +99,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Looks for what may be wrong: this computer, its disks, stores and logins */
+        /** Looks for problems of this computer, its disks, stores and logins */
         post: operations["post_doctor"];
         delete?: never;
         options?: never;
@@ -116,7 +116,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Mends what can be mended without losing anything */
+        /** Fixes problems that can be fixed safely */
         post: operations["post_doctor_repair"];
         delete?: never;
         options?: never;
@@ -131,10 +131,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How all drives are */
+        /** The status of all drives */
         get: operations["get_drives"];
         put?: never;
-        /** Makes a drive */
+        /** Creates a drive */
         post: operations["post_drives"];
         delete?: never;
         options?: never;
@@ -151,7 +151,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a drive known here that is in a store already */
+        /** Adds a drive that is already in a store */
         post: operations["post_drives_add"];
         delete?: never;
         options?: never;
@@ -169,7 +169,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** How a drive is */
+        /** The status of a drive */
         get: operations["get_drives_name"];
         put?: never;
         post?: never;
@@ -191,7 +191,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Reads and checks everything that a drive has in its store */
+        /** Reads and verifies everything that a drive has in its store */
         post: operations["post_drives_name_check"];
         delete?: never;
         options?: never;
@@ -211,7 +211,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a drive from a version of another */
+        /** Creates a drive from a version of another */
         post: operations["post_drives_name_clone"];
         delete?: never;
         options?: never;
@@ -231,7 +231,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Unmounts a drive; the rest is uploaded in the background, or waited for */
+        /** Unmounts a drive; uploads continue in the background, or are waited for */
         post: operations["post_drives_name_close"];
         delete?: never;
         options?: never;
@@ -249,7 +249,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The version of a drive that its store has, asked anew */
+        /** The current version of a drive, read again from its store */
         get: operations["get_drives_name_current"];
         put?: never;
         post?: never;
@@ -269,7 +269,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** What is in a folder of a mounted drive, one level deep, and how far it is here */
+        /** The entries of a folder of a mounted drive, and how much of each is here */
         get: operations["get_drives_name_folder"];
         put?: never;
         post?: never;
@@ -289,7 +289,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The forks of a drive that this device has */
+        /** The forks of a drive on this device */
         get: operations["get_drives_name_forks"];
         put?: never;
         post?: never;
@@ -335,7 +335,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What differs between a fork and its drive's current version, by file; both are opened for that, and closed again */
+        /** The differences between a fork and its drive's current version, by file; opens both, and closes them again */
         post: operations["post_drives_name_forks_fork_compare"];
         delete?: never;
         options?: never;
@@ -357,7 +357,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a fork an ordinary drive of this device */
+        /** Keeps a fork as an ordinary drive on this device */
         post: operations["post_drives_name_forks_fork_keep"];
         delete?: never;
         options?: never;
@@ -399,7 +399,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deletes what none of a drive's versions needs */
+        /** Deletes data that no version of a drive needs */
         post: operations["post_drives_name_gc"];
         delete?: never;
         options?: never;
@@ -419,7 +419,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops deleting what none of a drive's versions needs; the rest goes later */
+        /** Stops deleting data that no version of a drive needs; the rest is deleted later */
         post: operations["post_drives_name_gc_stop"];
         delete?: never;
         options?: never;
@@ -437,7 +437,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Which parts of an open drive are here */
+        /** Which parts of an open drive are on this computer */
         get: operations["get_drives_name_map"];
         put?: never;
         post?: never;
@@ -499,7 +499,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops uploading */
+        /** Pauses uploads */
         post: operations["post_drives_name_pause"];
         delete?: never;
         options?: never;
@@ -517,7 +517,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** What is always kept here of a drive */
+        /** The pins of a drive */
         get: operations["get_drives_name_pins"];
         put?: never;
         post?: never;
@@ -539,7 +539,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stops fetching what was read first at the last openings */
+        /** Stops fetching the data that was read first at the last openings */
         post: operations["post_drives_name_prefetch_stop"];
         delete?: never;
         options?: never;
@@ -557,7 +557,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** What is being uploaded, and what waits for that */
+        /** The upload queue */
         get: operations["get_drives_name_queue"];
         put?: never;
         post?: never;
@@ -579,7 +579,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes another recovery key, told once; the former one opens the drive no more */
+        /** Creates a new recovery key and returns it once; the old one stops working */
         post: operations["post_drives_name_recovery-key"];
         delete?: never;
         options?: never;
@@ -599,7 +599,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forgets a drive here, or deletes it */
+        /** Removes a drive from this computer, or deletes it */
         post: operations["post_drives_name_remove"];
         delete?: never;
         options?: never;
@@ -617,10 +617,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Further stores that have what a drive's store has */
+        /** The replicas of a drive */
         get: operations["get_drives_name_replicas"];
         put?: never;
-        /** Has a further store keep what a drive's store has */
+        /** Adds a replica */
         post: operations["post_drives_name_replicas"];
         delete?: never;
         options?: never;
@@ -660,7 +660,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keeps a replica up no more; what it has stays there */
+        /** Stops updating a replica; its data stays there */
         post: operations["post_drives_name_replicas_remove"];
         delete?: never;
         options?: never;
@@ -700,7 +700,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on uploading */
+        /** Resumes uploads */
         post: operations["post_drives_name_resume"];
         delete?: never;
         options?: never;
@@ -720,7 +720,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a version that was kept the current one */
+        /** Restores a drive to a snapshot */
         post: operations["post_drives_name_rollback"];
         delete?: never;
         options?: never;
@@ -758,10 +758,10 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The versions that are kept */
+        /** The snapshots of a drive */
         get: operations["get_drives_name_snapshots"];
         put?: never;
-        /** Keeps the version of this moment */
+        /** Takes a snapshot */
         post: operations["post_drives_name_snapshots"];
         delete?: never;
         options?: never;
@@ -784,7 +784,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Stops keeping a version */
+        /** Deletes a snapshot */
         delete: operations["delete_drives_name_snapshots_label"];
         options?: never;
         head?: never;
@@ -823,7 +823,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Uploads at once what waits, and tries again what the store did not take */
+        /** Starts uploading pending changes, and retries failed uploads */
         post: operations["post_drives_name_upload-now"];
         delete?: never;
         options?: never;
@@ -838,7 +838,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What happens, beginning with the status of every drive */
+        /** Events, beginning with the status of every drive */
         get: operations["get_events"];
         put?: never;
         post?: never;
@@ -857,7 +857,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes files out of the cache, as far as the store has them */
+        /** Frees the cache of files that are in the store */
         post: operations["post_evict"];
         delete?: never;
         options?: never;
@@ -872,10 +872,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What drives may take of the network and of the local disk */
+        /** The limits on network and local disk */
         get: operations["get_limits"];
         put?: never;
-        /** Changes what drives may take of the network and of the local disk */
+        /** Changes the limits on network and local disk */
         post: operations["post_limits"];
         delete?: never;
         options?: never;
@@ -907,7 +907,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How things are at a glance, now and whenever that changes */
+        /** The state of everything at a glance, now and at each change */
         get: operations["get_overview"];
         put?: never;
         post?: never;
@@ -924,10 +924,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is always kept here of all drives */
+        /** The pins of all drives */
         get: operations["get_pins"];
         put?: never;
-        /** Always keeps files here, or tells what that would be */
+        /** Pins files, or reports what a pin would take */
         post: operations["post_pins"];
         delete?: never;
         options?: never;
@@ -944,7 +944,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keeps files no more; answers with the pins that there were */
+        /** Unpins files; answers with the pins that were removed */
         post: operations["post_pins_remove"];
         delete?: never;
         options?: never;
@@ -959,7 +959,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who is logged in to which store */
+        /** The stores with saved credentials */
         get: operations["get_stores"];
         put?: never;
         post?: never;
@@ -978,7 +978,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Which drives a store has, for whoever adds one of them */
+        /** The drives in a store, to choose one to add */
         post: operations["post_stores_drives"];
         delete?: never;
         options?: never;
@@ -995,7 +995,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Keeps credentials for a store, after trying them */
+        /** Tests and saves credentials for a store */
         post: operations["post_stores_login"];
         delete?: never;
         options?: never;
@@ -1012,7 +1012,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forgets the credentials for a store */
+        /** Deletes the saved credentials for a store */
         post: operations["post_stores_logout"];
         delete?: never;
         options?: never;
@@ -1029,7 +1029,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Tries what a store can do */
+        /** Tests a store */
         post: operations["post_stores_test"];
         delete?: never;
         options?: never;
@@ -1046,7 +1046,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Waits until enough of a file is here */
+        /** Waits until enough of a file is on this computer */
         post: operations["post_wait"];
         delete?: never;
         options?: never;
@@ -1065,7 +1065,7 @@ export interface paths {
         put?: never;
         /** Serves the pages to browsers on this computer, and invites one of them */
         post: operations["post_web"];
-        /** Serves no pages any more; whoever was in is out */
+        /** Stops serving the pages, and signs out all browsers */
         delete: operations["delete_web"];
         options?: never;
         head?: never;
