@@ -108,7 +108,7 @@ fn run() -> ExitCode {
     log::begin();
     // Before any secret is read.
     if let Err(error) = keep_memory_private() {
-        tracing::warn!(%error, "should this process crash, a core of it may be kept, with keys in it");
+        tracing::warn!(%error, "if this process crashes, its core dump may contain keys");
     }
     // Before any thread is started: threads inherit it.
     for warning in prepare_process() {
@@ -194,7 +194,7 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
         watch.leave();
     }
     if let Err(error) = claim.ended() {
-        tracing::warn!(%error, "the lock does not say that this service ended as it should");
+        tracing::warn!(%error, "the lock could not be marked: the next service will report a crash");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -240,7 +240,7 @@ fn listen(paths: &Paths) -> io::Result<(Vec<PathBuf>, Vec<UnixListener>)> {
             listeners.push(listener);
         }
         Err(error) => {
-            tracing::warn!(%error, "the state directory takes no socket: commands find this service by its runtime directory only")
+            tracing::warn!(%error, "no socket can be created in the state directory: commands find this service through its runtime directory only")
         }
     }
     Ok((sockets, listeners))

@@ -127,7 +127,7 @@ fn prepare(attached: &Attached, options: &MountOptions) -> Result<bool, AttachEr
             }
             let grow = Privileged::GrowUnmounted { target: target.clone() };
             if let Err(error) = site.perform(&grow, CHECK_DEADLINE) {
-                tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+                tracing::warn!(%error, "the file system is smaller than its drive, and could not be enlarged");
             }
             match probe(site, &target)? {
                 Content::Ext4(superblock) => is_small(&superblock, &target),
@@ -264,7 +264,7 @@ impl Mounted {
     fn fill_device(&self) {
         let grow = Privileged::Grow { target: self.target.clone() };
         if let Err(error) = self.site.perform(&grow, FILL_DEADLINE) {
-            tracing::warn!(%error, "the file system is smaller than its drive, and could not be grown");
+            tracing::warn!(%error, "the file system is smaller than its drive, and could not be enlarged");
         }
     }
 

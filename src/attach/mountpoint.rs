@@ -114,7 +114,7 @@ pub(super) fn mode_of(directory: &OwnedFd) -> Option<u32> {
 /// Closes the bare directory to everybody, if its file system has modes.
 pub(super) fn close(directory: &OwnedFd, path: &Path) {
     if let Err(errno) = rustix::fs::fchmod(directory, Mode::empty()) {
-        tracing::info!(%errno, ?path, "the directory below the drive stays as it is");
+        tracing::info!(%errno, ?path, "the directory below the drive is unchanged");
     }
 }
 

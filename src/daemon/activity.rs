@@ -73,7 +73,7 @@ impl Activity {
             Ok(bytes) => rows.read(&String::from_utf8_lossy(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::error!(%error, "activity.jsonl cannot be read: what has happened is not known")
+                tracing::error!(%error, "activity.jsonl cannot be read: earlier activity is not shown")
             }
         }
         let newest = watch::Sender::new(rows.last_id);
@@ -91,7 +91,7 @@ impl Activity {
             let row = Row { id, at_ms, drive, kind, message: message.into(), replaces };
             rows.take(row.clone());
             if let Err(error) = rows.write(&self.path, &row) {
-                tracing::warn!(%error, "what has happened cannot be written down");
+                tracing::warn!(%error, "activity cannot be recorded");
             }
             id
         };

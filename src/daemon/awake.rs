@@ -29,7 +29,7 @@ impl StaysAwake {
             match inhibit(&why).await {
                 // Closing the descriptor ends the inhibition.
                 Ok(_held) => pending().await,
-                Err(error) => tracing::debug!(%error, why, "the computer may sleep meanwhile"),
+                Err(error) => tracing::debug!(%error, why, "the computer may go to sleep during uploads"),
             }
         });
         Self { holding }

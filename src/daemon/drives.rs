@@ -76,9 +76,9 @@ impl Drives {
         let registry = Arc::new(registry);
         let pages =
             sled::Config::new().path(registry.paths().cache.join("pages")).cache_capacity(4 << 20).open();
-        let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not remembered")).ok();
+        let pages = pages.inspect_err(|error| tracing::warn!(%error, "map pages are not saved")).ok();
         if let Err(error) = registry.finish_forgetting() {
-            tracing::warn!(%error, "files of a drive that was removed cannot be deleted yet");
+            tracing::warn!(%error, "files of a removed drive cannot be deleted yet");
         }
         let (mut configs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         for (name, config) in registry.list()? {
@@ -170,7 +170,7 @@ impl Drives {
         let mut changes = match mounts::follow() {
             Ok(changes) => changes,
             Err(error) => {
-                tracing::warn!(%error, "it is not seen when another program unmounts a drive");
+                tracing::warn!(%error, "unmounts by other programs cannot be noticed");
                 return;
             }
         };

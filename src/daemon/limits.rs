@@ -92,7 +92,7 @@ impl Limits {
             Saved::default()
         });
         let login = proxy::Login::load(state).unwrap_or_else(|error| {
-            tracing::error!(%error, "the login for the proxy cannot be read: it is asked without one");
+            tracing::error!(%error, "the login for the proxy cannot be read: requests are sent without it");
             None
         });
         let limits = Self {
@@ -104,7 +104,7 @@ impl Limits {
             clocked: Notify::new(),
         };
         if let Err(error) = limits.apply_proxy(saved.proxy.as_ref(), login.as_ref()) {
-            tracing::error!(%error, "the proxy cannot be used: stores are asked directly");
+            tracing::error!(%error, "the proxy cannot be used: stores are reached directly");
         }
         limits.apply(&saved);
         Arc::new(limits)

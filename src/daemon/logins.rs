@@ -125,7 +125,7 @@ impl Drives {
         }
         let Some(scope) = Scope::parse(&login.store) else { return };
         if let Err(error) = self.stores().keeper().forget(&scope).await {
-            tracing::warn!(store = login.store, %error, "its credentials stay, although it did not come about");
+            tracing::warn!(store = login.store, %error, "its credentials stay, although it was not created");
         }
     }
 

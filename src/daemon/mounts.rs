@@ -24,7 +24,7 @@ pub fn follow() -> io::Result<watch::Receiver<u64>> {
                 Ok(_) => count.send_modify(|count| *count += 1),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => {
-                    tracing::warn!(%errno, "changes of mounts are not told");
+                    tracing::warn!(%errno, "changes of mounts cannot be watched");
                     std::thread::sleep(AGAIN_AFTER);
                 }
             }

@@ -300,7 +300,7 @@ impl Registry {
         std::fs::rename(self.directory(name), &forgotten)?;
         sync_directory(&drives)?;
         if let Err(error) = self.delete_forgotten(&forgotten, drive) {
-            tracing::warn!(drive = name, %error, "files of a drive that was removed are left; they are deleted later");
+            tracing::warn!(drive = name, %error, "files of a removed drive are left; they are deleted later");
         }
         Ok(())
     }

@@ -167,7 +167,7 @@ async fn to_keyring(store: &str, credentials: Credentials) -> Kept {
     match keyring::put(item, &format!("Holdall: {store}"), &Zeroizing::new(text)).await {
         Ok(()) => Kept::Keyring(item),
         Err(error) => {
-            tracing::info!(%error, store, "credentials are kept in a file, as the keyring does not take them");
+            tracing::info!(%error, store, "credentials are saved in a file, because the keyring does not accept them");
             Kept::File(credentials)
         }
     }

@@ -18,7 +18,7 @@ pub async fn is_under_way() -> bool {
     match tokio::time::timeout(PATIENCE, state()).await {
         Ok(Ok(state)) => state == STOPPING,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "it is not known whether the computer goes down");
+            tracing::debug!(%error, "it is unknown whether the computer is shutting down");
             false
         }
         Err(_) => false,

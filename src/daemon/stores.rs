@@ -219,10 +219,7 @@ impl Stores {
                 Ok(renewed) => store.renew(renewed),
                 // A keyring that is locked for now logs nobody out.
                 Err(failure) => {
-                    tracing::warn!(
-                        message = failure.message,
-                        "a store goes on with the credentials that it had"
-                    );
+                    tracing::warn!(message = failure.message, "a store keeps its former credentials");
                 }
             }
         }

@@ -307,7 +307,7 @@ async fn take_up(serving: &mut Option<Serving>, drives: Shared) {
         Ok(again) => *serving = Some(again),
         Err(failure) => {
             let message = failure.message;
-            tracing::warn!(message, "the pages are not served until somebody runs holdall web");
+            tracing::warn!(message, "the pages are not served until you run holdall web");
         }
     }
 }

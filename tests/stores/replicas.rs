@@ -345,7 +345,7 @@ fn a_replica_catches_up_once_its_credentials_arrive() {
         let mut told = rows.as_array().unwrap().iter().map(|row| row["message"].as_str().unwrap());
         told.any(|told| told.starts_with(what) && told.contains(why))
     };
-    let waits = format!("The replica at {told_as} waits for what is new. ");
+    let waits = format!("The replica at {told_as} is not up to date. ");
     wait_until("it is told", || is_told(&waits, "no credentials")).unwrap();
     a.ok(&["store", "login", &replica, "--credentials-file", &bench.text("keys")]);
     up_to_date(&a);

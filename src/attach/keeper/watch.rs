@@ -62,7 +62,7 @@ impl Watch {
         let watch = self.clone();
         runtime.spawn(async move {
             if let Err(error) = answer(answering).await {
-                tracing::debug!(%error, "the keeper watches no longer");
+                tracing::debug!(%error, "the keeper no longer watches");
             }
             watch.connection.lock().take();
             watch.lost.notify_one();

@@ -24,7 +24,7 @@ impl Drive {
         let begun = begin(&directory).and_then(|()| finish(&directory));
         let aside = begun.map_err(|error| failure::local(&error))?.unwrap_or(directory);
         self.remember(|config| config.unsent = false)?;
-        tracing::warn!(drive = self.name, directory = %aside.display(), "what only this computer has was set aside");
+        tracing::warn!(drive = self.name, directory = %aside.display(), "changes that only this computer has were set aside");
         Ok(aside)
     }
 

@@ -48,7 +48,7 @@ impl Drive {
         let made = family::new_recovery_key(&*store, &unlocked).await;
         let (key, former) = made.map_err(|error| failure::family(&error))?;
         if let Err(error) = &former {
-            tracing::warn!(drive = self.name, %error, "the former recovery key could not be deleted");
+            tracing::warn!(drive = self.name, %error, "the old recovery key could not be deleted");
         }
         // A replica must not delay a key that is shown only once.
         let drive = self.clone();

@@ -240,7 +240,7 @@ impl Drive {
         if tokio::time::timeout(UNDER_WAY_PATIENCE, self.open.lock()).await.is_err() {
             tracing::warn!(
                 drive = self.name,
-                "it is still being opened or closed; the next service goes on with that"
+                "it is still being opened or closed; the next service continues"
             );
             return;
         }
@@ -309,7 +309,7 @@ impl Drive {
                 None => {
                     *goes_down = shutdown::is_under_way().await;
                     let message = format!("The drive cannot be unmounted yet. {}", failure.message);
-                    tracing::warn!(drive = self.name, message, goes_down, "the service is to end");
+                    tracing::warn!(drive = self.name, message, goes_down, "the service was asked to stop");
                     self.note(ActivityKind::Attention, message);
                     // The process that ends us may not wait as long as we would.
                     self.write_back(LAST_SYNC_DEADLINE).await;

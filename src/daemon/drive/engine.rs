@@ -322,7 +322,7 @@ impl Drive {
                 tracing::warn!(
                     drive = self.name,
                     message = failure.message,
-                    "what it has is uploaded when it is opened next"
+                    "its changes are uploaded when it is opened next"
                 );
             }
         }
@@ -337,7 +337,7 @@ impl Drive {
             tracing::warn!(
                 drive = self.name,
                 message = failure.message,
-                "the fork could not be set apart yet"
+                "the fork could not be separated from the drive yet"
             );
         }
     }
@@ -378,7 +378,7 @@ impl Drive {
         self.end_writeback().await;
         self.end_replicas().await;
         if let Err(error) = opened.volume.shut_down().await {
-            tracing::warn!(drive = self.name, %error, "the cache could not be made durable; the journal is replayed");
+            tracing::warn!(drive = self.name, %error, "the cache could not be synced; the journal is replayed");
         }
         *self.live.write() = None;
         self.figures_all_applied();

@@ -171,7 +171,7 @@ impl Drive {
         // A process that has the drive open also sets the fork apart.
         let Ok(_lock) = lock(&self.registry.directory(&self.name)) else { return };
         if let Err(error) = self.part() {
-            tracing::error!(drive = self.name, %error, "its fork cannot be set apart");
+            tracing::error!(drive = self.name, %error, "its fork cannot be separated from the drive");
         }
     }
 

@@ -91,7 +91,7 @@ impl Drive {
                         drive = self.name,
                         store = store.store,
                         message = failure.message,
-                        "a former store cannot be told yet that the drive has moved"
+                        "a former store cannot be marked as moved yet"
                     );
                 }
             }
@@ -154,12 +154,7 @@ impl Drive {
                 told => break told.map_err(|error| failure::drive(&error))?,
             }
         };
-        tracing::info!(
-            drive = self.name,
-            store = former.store,
-            ?told,
-            "a former store knows that the drive has moved"
-        );
+        tracing::info!(drive = self.name, store = former.store, ?told, "a former store is marked as moved");
         if let Told::Now { left_behind: Some(name) } = told {
             self.note(
                 ActivityKind::Conflict,

@@ -62,7 +62,7 @@ impl Drive {
                 return true;
             }
             Err(error) => {
-                tracing::info!(drive = self.name, %error, "a version is still held in the store; it is let go later");
+                tracing::info!(drive = self.name, %error, "a version is still held in the store; it is released later");
                 return false;
             }
         }

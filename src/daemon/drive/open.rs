@@ -221,7 +221,7 @@ impl Drive {
             };
             match tokio::task::spawn_blocking(undo).await {
                 Ok((at, Err(error))) => {
-                    tracing::warn!(drive = self.name, %error, "it stays mounted, although that could not be noted");
+                    tracing::warn!(drive = self.name, %error, "it stays mounted, although this could not be recorded");
                     opened.attachment = Some(at);
                     **open = Some(opened);
                     self.set_phase(Phase::Open);
@@ -282,7 +282,11 @@ impl Drive {
             return None;
         }
         let opened = self.look(None).await.inspect_err(|failure| {
-            tracing::info!(drive = self.name, message = failure.message, "it cannot be looked at either");
+            tracing::info!(
+                drive = self.name,
+                message = failure.message,
+                "it cannot be opened read-only either"
+            );
         });
         let opened = opened.ok()?;
         let because = match failure.code {

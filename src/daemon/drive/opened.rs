@@ -173,7 +173,7 @@ impl Drive {
         let Some(at) = open.as_ref().and_then(|open| open.attachment.as_ref()) else { return true };
         let kept = tokio::task::block_in_place(|| at.attached.keep());
         if let Err(error) = &kept {
-            tracing::warn!(drive = self.name, %error, "no keeper has its connection yet: should this service die, programs get errors");
+            tracing::warn!(drive = self.name, %error, "no keeper has its connection yet: if this service dies, programs get errors");
         }
         kept.is_ok()
     }

@@ -99,11 +99,7 @@ impl Pins {
                 state.saved = saved;
             }
             Loaded::Lost(why) => {
-                tracing::error!(
-                    ?directory,
-                    why,
-                    "what is always kept here of the drive is not known any more"
-                );
+                tracing::error!(?directory, why, "the list of files that are always kept here is lost");
                 state.lost = Some(why);
             }
         }

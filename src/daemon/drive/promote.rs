@@ -163,7 +163,7 @@ impl Drive {
                     drive = self.name,
                     replica = config.store,
                     message = failure.message,
-                    "the replica still opens with what unlocked the drive before; it gets the new keys once it answers while the drive is open"
+                    "the replica still opens with the old passphrase and recovery key; it gets the new keys once it answers while the drive is open"
                 );
                 self.look_at_replicas_again();
             }
@@ -320,7 +320,7 @@ impl Drive {
         if let Former::There(objects, ..) = former
             && let Err(error) = core_drive::restore(objects, self.uuid(), self.registry.device()).await
         {
-            tracing::error!(drive = self.name, %error, "its store stays given up; promote the replica again");
+            tracing::error!(drive = self.name, %error, "its former store stays unused; promote the replica again");
             return;
         }
         self.moves_no_more(None);

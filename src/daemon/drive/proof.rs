@@ -32,13 +32,13 @@ impl Drive {
         match to_its_end(PATIENCE, trial).await {
             Some(Ok(report)) => Some(report),
             Some(Err(failure)) => {
-                tracing::warn!(drive = self.name, message = failure.message, "the store was not tried");
+                tracing::warn!(drive = self.name, message = failure.message, "the store was not tested");
                 None
             }
             None => {
                 tracing::warn!(
                     drive = self.name,
-                    "the store was not tried: it takes too long, and is judged at the next opening"
+                    "the store was not tested: it takes too long, and is tested at the next opening"
                 );
                 None
             }

@@ -76,7 +76,7 @@ impl Drive {
                 tracing::warn!(
                     drive = self.name,
                     message = failure.message,
-                    "the drive cannot be taken up yet"
+                    "the drive cannot be reopened yet"
                 );
                 *self.live.write() = None;
                 self.set_phase(Phase::Failed(failure.clone()));
@@ -142,7 +142,11 @@ impl Drive {
         });
         if let Err(failure) = noted {
             // The mount itself was recorded before it was made, and programs have waited long enough.
-            tracing::warn!(drive = self.name, message = failure.message, "its block device is not noted");
+            tracing::warn!(
+                drive = self.name,
+                message = failure.message,
+                "its block device could not be recorded"
+            );
         }
         Ok(opened)
     }

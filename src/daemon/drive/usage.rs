@@ -95,7 +95,7 @@ impl Usage {
                 (known.asking, known.at) = (false, Some(Instant::now()));
                 match answer {
                     Ok(answer) => (known.used_bytes, known.full) = (answer.used_bytes, Full::of(&answer)),
-                    Err(error) => tracing::debug!(%error, "it is not known how full a drive is"),
+                    Err(error) => tracing::debug!(%error, "the used space of a drive is unknown"),
                 }
             });
             // The task continues, and the next caller gets its figure.

@@ -312,11 +312,14 @@ mod tests {
             |share: u64| seen.filling(Journal { bytes: share << 20, limit: 100 << 20 }).map(|(_, text)| text);
         assert_eq!(at(59), None);
         let told = at(60).unwrap();
-        assert!(told.starts_with("60 MiB wait") && told.contains("room for 40 MiB more"), "{told}");
+        assert!(
+            told.starts_with("60 MiB is still to be uploaded") && told.contains("space for 40 MiB more"),
+            "{told}"
+        );
         assert_eq!(
             (at(61), at(50), at(70)),
             (None, None, None),
-            "it is told once while it stays about as full"
+            "it is reported once while it stays about as full"
         );
         assert!(at(90).is_some_and(|told| told.contains("10 MiB")));
         assert_eq!(at(100), None);

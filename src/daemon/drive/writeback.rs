@@ -83,7 +83,7 @@ impl Drive {
         match syncing.await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::warn!(drive = self.name, %error, "what programs have written is in memory yet");
+                tracing::warn!(drive = self.name, %error, "data that programs have written is still in memory");
                 false
             }
             Err(_) => false,

@@ -27,7 +27,7 @@ pub async fn look(stores: &Stores, url: &StoreUrl, credentials: &Credentials) ->
     // Asked for by name: a listing with many other entries may not include it.
     let has_drive = store.head(family::NAME).await.is_ok();
     let top = store.top().await.unwrap_or_else(|error| {
-        tracing::info!(%error, "it is not known what lies in a new store");
+        tracing::info!(%error, "the content of a new store is unknown");
         Vec::new()
     });
     Ok(judge(url, has_drive, &top))

@@ -32,14 +32,14 @@ pub fn recall(file: &Path) -> Option<Served> {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => {
-            tracing::warn!(%error, "it cannot be read which browsers were signed in");
+            tracing::warn!(%error, "the list of signed-in browsers cannot be read");
             return None;
         }
     };
     let served: Option<Served> = serde_json::from_slice(&text).ok();
     let served = served.filter(|served| served.version == VERSION && served.port != 0);
     if served.is_none() {
-        tracing::warn!("the list of browsers that are signed in is damaged: they have to sign in again");
+        tracing::warn!("the list of signed-in browsers is damaged: they have to sign in again");
     }
     served
 }

@@ -91,7 +91,7 @@ impl Listening {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(%error, "it cannot be read where the pages were served to other computers");
+                tracing::warn!(%error, "the address at which the pages were served to other computers cannot be read");
                 return None;
             }
         };
@@ -101,7 +101,9 @@ impl Listening {
             known.version == VERSION && (known.tls != Tls::None || is_loopback(known.address.ip()))
         });
         if allowed.is_none() {
-            tracing::warn!("the file that says where the pages are served to other computers makes no sense");
+            tracing::warn!(
+                "the file with the address at which the pages are served to other computers is damaged"
+            );
         }
         allowed
     }
@@ -179,9 +181,9 @@ pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>,
                 Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => converse(stream, router).await,
                     Ok(Err(error)) => {
-                        tracing::debug!(%peer, %error, "a browser and this computer do not agree on TLS")
+                        tracing::debug!(%peer, %error, "the TLS handshake with a browser failed")
                     }
-                    Err(_) => tracing::debug!(%peer, "a browser has said nothing"),
+                    Err(_) => tracing::debug!(%peer, "a browser sent nothing"),
                 },
             }
         });

@@ -25,7 +25,7 @@ impl Listener for OwnPeers {
                 Ok(uid) if is_admitted(uid) => return (stream, peer),
                 Ok(uid) => tracing::warn!(uid, "another user's process was refused at the port for browsers"),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot tell who has connected to the port for browsers")
+                    tracing::warn!(%error, "cannot tell which user has connected to the port for browsers")
                 }
             }
         }
@@ -50,7 +50,7 @@ pub fn is_own(socket: &OwnedFd) -> bool {
             false
         }
         Err(error) => {
-            tracing::warn!(%error, "cannot tell who has connected to the port at which a drive is served");
+            tracing::warn!(%error, "cannot tell which user has connected to the port at which a drive is served");
             false
         }
     }

@@ -156,7 +156,7 @@ mod tests {
         assert_ne!(
             own(state.path(), &names, Some(&first)).unwrap().fingerprint,
             next,
-            "nobody was told of that one"
+            "no page has shown that one"
         );
     }
 

@@ -108,10 +108,10 @@ mod tests {
         }
         for _ in 0..100 {
             now += LONGEST_WAIT;
-            assert!(allowed(&mut tries, HERE, now), "nobody is locked out for ever");
+            assert!(allowed(&mut tries, HERE, now), "nobody is locked out permanently");
         }
         now += FORGOTTEN_AFTER;
-        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)), "it begins anew");
+        assert!((0..FREE).all(|_| allowed(&mut tries, HERE, now)), "it starts again");
     }
 
     #[test]

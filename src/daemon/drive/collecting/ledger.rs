@@ -54,7 +54,7 @@ impl Ledger {
     pub fn save(&self, directory: &Path) {
         let bytes = serde_json::to_vec(&self.saved).expect("a structure of plain fields becomes JSON");
         if let Err(error) = registry::replace(&directory.join(NAME), &bytes) {
-            tracing::debug!(%error, "how much garbage there is is not remembered");
+            tracing::debug!(%error, "the amount of garbage could not be saved");
         }
     }
 

@@ -135,7 +135,7 @@ async fn look(drive: &Arc<Drive>, volume: &Volume, path: &str) -> Option<Duratio
         }
     };
     if let Err(error) = drive.apply_pins(volume) {
-        tracing::warn!(drive = drive.name, %error, "what is pinned cannot be remembered yet");
+        tracing::warn!(drive = drive.name, %error, "pins cannot be saved yet");
         return Some(TRY_AGAIN);
     }
     again
