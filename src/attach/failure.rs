@@ -100,7 +100,7 @@ impl AttachError {
                 "If another holdalld is running, stop it. Then try again.".into(),
             ),
             AttachError::Serve(_) | AttachError::Keeper { .. } | AttachError::Confused => {
-                (Code::Failed, "Your files are safe; the drive is as it was.", try_again())
+                (Code::Failed, "Your files are safe; the drive is unchanged.", try_again())
             }
             AttachError::NotGrown { .. } => (
                 Code::Failed,
@@ -125,7 +125,7 @@ impl AttachError {
             ),
             AttachError::Io { .. } => (
                 Code::Failed,
-                "Your files are safe; the drive is as it was.",
+                "Your files are safe; the drive is unchanged.",
                 "Fix the cause, then try again.".into(),
             ),
         };
@@ -134,7 +134,7 @@ impl AttachError {
 }
 
 fn one_file(error: &OneFileError) -> (Code, &'static str, Actions) {
-    const SAFE: &str = "Your files are safe; the drive is as it was.";
+    const SAFE: &str = "Your files are safe; the drive is unchanged.";
     match error {
         OneFileError::Mount(MountError::Busy(_)) => {
             (Code::State, SAFE, "Close what uses the drive's block device, then try again.".into())

@@ -74,7 +74,7 @@ async fn look(
 
 /// An absolute path without `..`, whose meaning would depend on links.
 fn absolute(asked: &str) -> Result<PathBuf, Failure> {
-    let no_path = || failure::usage("A path begins with / or ~/, and has no .. in it.");
+    let no_path = || failure::usage("A path must begin with / or ~/, and must not contain .. as a part.");
     let home = || std::env::home_dir().ok_or_else(no_path);
     let path = match asked.trim() {
         "" | "~" => home()?,

@@ -40,7 +40,7 @@ pub fn begin() {
         .log_internal_errors(false)
         .init();
     if let Some(error) = nonsense {
-        tracing::warn!(%error, "HOLDALL_LOG is no filter; \"{FILTER}\" is used");
+        tracing::warn!(%error, "HOLDALL_LOG is not a valid filter; \"{FILTER}\" is used");
     }
 }
 

@@ -420,7 +420,7 @@ fn of_engine(
     named: &dyn Fn(api::Failure) -> api::Failure,
 ) -> (DriveState, Option<Why>) {
     let Some(push) = &status.push else {
-        return (DriveState::ReadOnly, Some("a version that is open read-only".into()));
+        return (DriveState::ReadOnly, Some("it was opened read-only".into()));
     };
     if let Some(error) = &push.stopped {
         return (DriveState::NeedsAttention, Some(named(failure::push(error)).into()));

@@ -420,7 +420,7 @@ impl Drive {
         failure(
             Code::Unsent,
             format!("{} of changes is only on this computer.", crate::sizes::format_bytes(bytes)),
-            "Nothing was changed. Removing the drive would delete them.",
+            "Nothing was changed, because these changes would be lost.",
             [Some(Action::Sync { drive: Some(self.name.clone()) }), or_else]
                 .into_iter()
                 .flatten()

@@ -76,7 +76,7 @@ impl Drive {
             others => format!(" and {others} more"),
         };
         let message = format!(
-            "The store holds objects that are not Holdall's: {first}{others}. They were skipped, and your files are not affected. \
+            "The store contains objects that are not Holdall's: {first}{others}. They were skipped, and your files are not affected. \
              Delete them with the tool that put them there."
         );
         self.note(ActivityKind::Attention, message);

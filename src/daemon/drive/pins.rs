@@ -317,7 +317,7 @@ impl Drive {
                 (pin_state, reason) = (PinState::Error, Some(TOO_LARGE.to_owned()));
             }
             if pin_state == PinState::Syncing && pin.tally.is_none() {
-                reason = Some("it is being looked at".to_owned());
+                reason = Some("its files are being counted".to_owned());
             }
             if pin_state == PinState::Syncing && reason.is_none() {
                 reason = volume.as_ref().and_then(|volume| volume.pins_trouble());

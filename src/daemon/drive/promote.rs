@@ -320,7 +320,7 @@ impl Drive {
         if let Former::There(objects, ..) = former
             && let Err(error) = core_drive::restore(objects, self.uuid(), self.registry.device()).await
         {
-            tracing::error!(drive = self.name, %error, "its former store stays unused; promote the replica again");
+            tracing::error!(drive = self.name, %error, "its store stays marked as left; promote the replica again");
             return;
         }
         self.moves_no_more(None);

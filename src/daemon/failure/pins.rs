@@ -180,7 +180,7 @@ pub fn not_pinned(path: &str, by: Option<String>) -> Failure {
 /// The drive is not pinned as a whole.
 pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
     let message = match has_paths {
-        true => format!("The drive {name} is not pinned as a whole; paths on it are."),
+        true => format!("The drive {name} is not pinned as a whole; some paths on it are pinned."),
         false => format!("Nothing of the drive {name} is pinned."),
     };
     failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })

@@ -120,7 +120,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
         To::Invited => {
             let hosts = [format!("127.0.0.1:{}", ours.port), format!("localhost:{}", ours.port)];
             let Some(host) = asks.host.filter(|host| hosts.iter().any(|ours| ours == host)) else {
-                return Verdict::Refuse(foreign("another name than 127.0.0.1 or localhost led here"));
+                return Verdict::Refuse(foreign("the address used another name than 127.0.0.1 or localhost"));
             };
             host
         }
@@ -128,7 +128,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
         // matches it.
         To::Known { .. } => match asks.host {
             Some(host) => host,
-            None => return Verdict::Refuse(foreign("it does not say what it has asked for")),
+            None => return Verdict::Refuse(foreign("it has no Host header")),
         },
     };
     if ours.to != To::Invited && asks.path == LISTEN_PATH {
@@ -136,7 +136,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
     }
     if asks.origin.is_some_and(|origin| !ours.is_origin(origin, host)) && (is_api(asks.path) || asks.changes)
     {
-        return Verdict::Refuse(foreign("a page of another origin asks"));
+        return Verdict::Refuse(foreign("it comes from a page of another origin"));
     }
     let cookie = format!("{}=", ours.cookie_name());
     let mut secrets = asks.cookies.iter().filter_map(|given| given.strip_prefix(&cookie));
@@ -156,7 +156,7 @@ pub fn judge(asks: &Asks<'_>, ours: Ours, sessions: &mut Sessions, now: Now) -> 
     }
     // To browsers, pages of another port of this computer are "same-site".
     if asks.fetch_site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-        return Verdict::Refuse(foreign("a page of another origin asks"));
+        return Verdict::Refuse(foreign("it comes from a page of another origin"));
     }
     if asks.changes && (asks.origin.is_none() || asks.own_header != Some("1")) {
         return Verdict::Refuse(foreign("it has no Origin, or no header X-Holdall: 1"));

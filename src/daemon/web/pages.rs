@@ -100,8 +100,8 @@ fn not_installed(places: &[PathBuf]) -> Failure {
         Code::NotFound,
         format!("The pages are not installed: there is no index.html in {}.", looked.join(", ")),
         failure::NOTHING_CHANGED,
-        "Install Holdall's package, or build them in a source tree (npm ci && npm run build, in ui) and have HOLDALL_WEB_DIR \
-         name ui/dist in the environment of holdalld. Everything can be done by the command line too.",
+        "Install Holdall's package, or build them in a source tree (npm ci && npm run build, in ui) and set HOLDALL_WEB_DIR to \
+         ui/dist in the environment of holdalld. The command line can do everything too.",
     )
 }
 
@@ -110,7 +110,7 @@ pub fn stale_invitation() -> Html<&'static str> {
     Html(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Holdall</title>\
          <h1>This address has already been used, or is too old</h1>\
-         <p>It lets one browser in, and only for five minutes. Your drives are not affected.</p>\
+         <p>It signs in one browser, and works for five minutes only. Your drives are not affected.</p>\
          <p>Run <code>holdall web</code> again, and open the address that it prints. \
          If this browser is already signed in, <a href=\"/\">continue without it</a>.</p></html>",
     )

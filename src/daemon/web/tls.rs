@@ -42,7 +42,7 @@ pub fn given(files: &CertificateFiles) -> Result<Identity, String> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| told(&files.certificate, &error))?;
     if certificates.is_empty() {
-        return Err(told(&files.certificate, &"there is no certificate in it"));
+        return Err(told(&files.certificate, &"it contains no certificate"));
     }
     let key = Zeroizing::new(read(&files.key)?);
     let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| told(&files.key, &error))?;
@@ -53,7 +53,7 @@ pub fn given(files: &CertificateFiles) -> Result<Identity, String> {
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX).read_to_end(&mut bytes)?;
