@@ -145,7 +145,7 @@ async fn left_behind(objects: &Objects, url: &str) -> api::Removed {
 fn left_words(removed: usize, here: usize, keys: usize, url: &str) -> api::Removed {
     if here > 0 {
         let others = if here == 1 { "another drive".to_owned() } else { format!("{here} other drives") };
-        let left = format!("At {url}: {others}, with all their data.");
+        let left = format!("At {url}: {others}, with all data.");
         return api::Removed { left: Some(left), action: None };
     }
     let note = match removed {

@@ -367,7 +367,7 @@ mod tests {
         let turn = absence.turn(start + AWAY_FOR, true).unwrap();
         assert_eq!(
             of_replica("file:///usb", turn, "no such directory"),
-            "The replica at file:///usb waits for what is new. No such directory."
+            "The replica at file:///usb is not up to date. No such directory."
         );
         assert_eq!(absence.turn(start + AWAY_FOR * 2, true), None);
         let turn = absence.turn(start + AWAY_FOR * 3, false).unwrap();

@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(outcome(&race(&[1, 7, 1]), true), "up to 7 of 12 won a race; winners: 1 7 1");
         assert_eq!(
             outcome(&race(&[12, 12, 11]), false),
-            "the condition is not heeded, in 3 races of 12; winners: 12 12 11"
+            "the condition is ignored, in 3 races of 12; winners: 12 12 11"
         );
         let overwritten = Race { overwritten: true, ..race(&[1, 1]) };
         assert_eq!(outcome(&overwritten, true), "the winner was overwritten in a race of 12; winners: 1 1");

@@ -178,6 +178,6 @@ mod tests {
         let Err(told) = given(&files) else { panic!("there is none") };
         assert!(told.starts_with("/nowhere/cert.pem: "), "{told}");
         let files = CertificateFiles { certificate: "/dev/zero".to_owned(), ..files };
-        assert_eq!(given(&files).err().unwrap(), "/dev/zero: it is no file");
+        assert_eq!(given(&files).err().unwrap(), "/dev/zero: it is not a file");
     }
 }
