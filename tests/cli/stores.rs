@@ -136,7 +136,7 @@ fn moving_to_a_weak_store_needs_a_second_yes() {
         let (place, fake) = Place::with_daemon(&replies);
         let mut pty = Pty::open();
         let child = pty.spawn(place.command("drive replica promote work s3://b"));
-        pty.wait_for("Go on? [y/N] ");
+        pty.wait_for("Continue? [y/N] ");
         pty.type_line("y");
         pty.wait_for("one computer at a time");
         pty.wait_for("Promote it anyway? [y/N] ");
