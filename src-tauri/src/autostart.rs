@@ -71,7 +71,7 @@ fn starts(entry: &str) -> bool {
 fn entry(program: &Path) -> io::Result<String> {
     let program = program.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     Ok(format!(
-        "[Desktop Entry]\nType=Application\nName=Holdall\nComment=Drives, and what is not uploaded yet\nIcon=holdall\n\
+        "[Desktop Entry]\nType=Application\nName=Holdall\nComment=Drives and pending uploads\nIcon=holdall\n\
          TryExec={}\nExec={} --background\nTerminal=false\n",
         escaped(program),
         quoted(program)

@@ -49,7 +49,7 @@ impl From<PathsError> for CliError {
                 let actions = [
                     Action::tell("See who owns it."),
                     Action::run(&["ls", "-ld", &path]),
-                    Action::tell("If it is yours, take write permission from others."),
+                    Action::tell("If it is yours, remove write permission for others."),
                     Action::run(&["chmod", "go-w", &path]),
                     Action::tell("If not, set HOLDALL_RUNTIME_DIR to a directory of your own."),
                 ];

@@ -61,7 +61,7 @@ fn stopped(stopping: &Stopping) -> String {
     format!(
         "The background service has stopped. Still mounted: {}.\n\
          Programs that use a mounted drive wait until the service runs again; so do programs that look at all disks, such as sync and losetup.\n\
-         What was saved is safe on this computer. Run `holdall status` to start the service again; to unmount a drive, run `holdall drive close NAME`.",
+         Saved files are safe on this computer. Run `holdall status` to start the service again; to unmount a drive, run `holdall drive close NAME`.",
         left.join(", ")
     )
 }

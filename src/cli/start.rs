@@ -61,7 +61,7 @@ async fn reach(socket: &Path) -> Result<Option<UnixStream>, CliError> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(CliError::usage(
             format!("The path {} is too long for a socket.", socket.display()),
-            "Set HOLDALL_RUNTIME_DIR to a shorter one.",
+            "Set HOLDALL_RUNTIME_DIR to a shorter path.",
         )),
         Err(error) => Err(CliError::new(
             Code::Failed,
