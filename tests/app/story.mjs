@@ -70,7 +70,9 @@ export async function wizard(page, all, shot) {
     assert.deepEqual(await invalid(page), ['Server address', 'Bucket']);
     assert.ok(await page.getByRole('button', { name: 'Test connection' }).isDisabled());
     // Only addresses on this computer may go without TLS and without a warning.
-    const clear = page.getByText('Without https, others on the network can read everything that is sent, including passwords.');
+    const clear = page.getByText(
+      'Without https, others on the network can read everything that is sent, including passwords.',
+    );
     await page.getByLabel('Server address').fill('http://nas.example:9000');
     await clear.waitFor();
     await page.getByLabel('Server address').fill(stand.proxy);
