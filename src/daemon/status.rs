@@ -401,7 +401,7 @@ fn state(
         (Phase::Draining, Some(volume)) => {
             let status = volume.status();
             let waiting = (status.unpushed_bytes > 0)
-                .then(|| format!("{} are still being uploaded", format_bytes(status.unpushed_bytes)));
+                .then(|| format!("{} is still being uploaded", format_bytes(status.unpushed_bytes)));
             match of_engine(&status, paused, name, named) {
                 (DriveState::Ready | DriveState::Syncing, _) => {
                     (DriveState::Closed, waiting.as_deref().map(Why::from))
