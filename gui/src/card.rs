@@ -458,10 +458,10 @@ mod tests {
     fn a_closed_drive_that_uploads_asks_only_to_stay_on() {
         let mut status = status("work", DriveState::Closed);
         (status.unpushed_bytes, status.draining, status.mountpoint) = (5 << 20, true, None);
-        status.reason = Some("5 MiB are still being uploaded".to_owned());
+        status.reason = Some("5 MiB is still being uploaded".to_owned());
         let card = card(&status, Moving::default());
         assert_eq!((card.state.tone, card.state.icon.as_str()), (Tone::Busy, "sync"));
-        assert_eq!(card.reason.as_deref(), Some("5 MiB are still being uploaded."));
+        assert_eq!(card.reason.as_deref(), Some("5 MiB is still being uploaded."));
         assert_eq!(card.consequence.as_deref(), Some("Uploading continues while this computer is on."));
         assert_eq!(said(&card).as_deref(), Some("Leave the computer on until everything is uploaded."));
         // Nobody uploads this one.
