@@ -11,8 +11,9 @@ pub fn address(error: &UrlError) -> (String, Actions) {
             (sentence(&error.to_string()), "Correct the address.".into())
         }
         UrlError::Secret => (
-            "An address holds no user and no password.".to_owned(),
-            [Action::tell("Leave them out of it."), Action::LogIn { store: None }].into(),
+            "A store's address cannot contain a user or a password.".to_owned(),
+            [Action::tell("Leave user and password out of the address."), Action::LogIn { store: None }]
+                .into(),
         ),
     }
 }
