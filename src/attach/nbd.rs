@@ -69,7 +69,8 @@ pub(super) fn discard(target: &Target, site: &Site) -> Result<(), AttachError> {
 /// Has all devices go that a daemon with these records has attached, mounted or not: nobody serves them any more, and programs that wait
 /// for them get errors.
 pub(super) fn fail_waiters(records: &Path) -> Result<(), AttachError> {
-    let deputy = Deputy::this_program().map_err(|error| AttachError::io("find", Path::new("this program"), error))?;
+    let deputy =
+        Deputy::this_program().map_err(|error| AttachError::io("find", Path::new("this program"), error))?;
     let noted = Record::all(records).map_err(|error| AttachError::io("look into", records, error))?;
     for record in noted {
         for target in find(record.uuid)? {

@@ -13,7 +13,8 @@ const TAKE_OVER: &str = "drive open work --take-over";
 
 fn held() -> Value {
     let mut held = failure("held");
-    held["holder"] = json!({"device": DESK, "name": "desk", "epoch": 7, "last_commit_at": "2026-11-20T11:00:00Z"});
+    held["holder"] =
+        json!({"device": DESK, "name": "desk", "epoch": 7, "last_commit_at": "2026-11-20T11:00:00Z"});
     held
 }
 
@@ -38,7 +39,10 @@ fn takes_over_after_showing_the_holder_and_asking() {
     assert!(seen.contains("It was taken over from desk"), "{seen}");
     let asked = fake.asked();
     assert!(asked[0].body.get("take_over").is_none(), "first it is only looked at");
-    assert_eq!((&asked[1].body["take_over"], &asked[1].body["take_over_from"]), (&json!(true), &json!({"device": DESK, "epoch": 7})));
+    assert_eq!(
+        (&asked[1].body["take_over"], &asked[1].body["take_over_from"]),
+        (&json!(true), &json!({"device": DESK, "epoch": 7}))
+    );
 }
 
 #[test]

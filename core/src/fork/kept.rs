@@ -170,7 +170,10 @@ mod tests {
         let label = format!("before take-over 7 {}", device.simple());
         assert_eq!((shown(&label), device_of(&label)), ("before take-over 7", Some(device)));
         // Of programs that named no device.
-        assert_eq!((shown("before take-over 7"), device_of("before take-over 7")), ("before take-over 7", None));
+        assert_eq!(
+            (shown("before take-over 7"), device_of("before take-over 7")),
+            ("before take-over 7", None)
+        );
         // A person's own.
         let own = format!("lunch {}", device.simple());
         assert_eq!(shown(&own), own);
@@ -178,7 +181,9 @@ mod tests {
 
     #[test]
     fn reserves_the_labels_that_collections_and_forks_go_by() {
-        for label in ["fork point", "fork point x", "before take-over 1", "before hand-over", "before take-over lunch"] {
+        for label in
+            ["fork point", "fork point x", "before take-over 1", "before hand-over", "before take-over lunch"]
+        {
             assert!(is_reserved(label), "{label}");
         }
         assert!(!is_reserved("before take-off") && !is_reserved("fork"));

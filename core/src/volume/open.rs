@@ -240,8 +240,7 @@ async fn take(
                 let taken = swap_epoch(&*env.store, objects.sealer(), &before, etag, epoch, named, device);
                 Ok((kept, taken.await?))
             };
-            let (taken, maps) =
-                tokio::join!(taking, reconcile::maps(objects, &root, remembered, foreign));
+            let (taken, maps) = tokio::join!(taking, reconcile::maps(objects, &root, remembered, foreign));
             let (kept, (head, etag)) = match taken {
                 Err(OpenError::Held { device, epoch, .. })
                     if over_others && (device, epoch) == (before.device, before.epoch) =>

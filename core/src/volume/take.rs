@@ -17,7 +17,6 @@ use crate::store::{Etag, Store, StoreError, When};
 use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
 const SWAP_TRIES: u32 = 5;

@@ -1,7 +1,7 @@
 //! The keeper's process: it waits for requests, for the daemon that it watches, and for the next deadline.
 
-use super::HUNG;
 use super::super::nbd;
+use super::HUNG;
 use super::supervision::{Action, Event, Supervision, Why};
 use super::watch::{LEAVES, Restart};
 use holdall_fuse::keeper::{Kept, Watched};

@@ -363,7 +363,8 @@ mod tests {
     fn a_state_says_why() {
         let mut drive = drive();
         drive.state = DriveState::ReadOnly;
-        let holder = Holder { device: String::new(), name: "old laptop".to_owned(), epoch: 2, last_commit_at: None };
+        let holder =
+            Holder { device: String::new(), name: "old laptop".to_owned(), epoch: 2, last_commit_at: None };
         drive.holder = Some(holder);
         assert_eq!(state(&drive, PLAIN), "◇ Read-only (held by old laptop)");
         drive.state = DriveState::Paused;

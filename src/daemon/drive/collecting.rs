@@ -130,7 +130,8 @@ impl Collecting {
 
     fn facts(&self, drive: &Drive, volume: &Volume, state: &PushState) -> Facts {
         let unsent_bytes = if volume.has_unsent() { volume.status().unpushed_bytes } else { 0 };
-        let is_cut_off = state.trouble.is_some() && !state.is_full || state.stopped.is_some() || !state.is_taken;
+        let is_cut_off =
+            state.trouble.is_some() && !state.is_full || state.stopped.is_some() || !state.is_taken;
         let metered = *drive.stores.limits().waiting().borrow() == Some(Waits::Metered);
         let stopped = drive.collecting_stopped.lock().map(|at| (Ended::Stopped, at));
         let last = [self.last_try, stopped].into_iter().flatten().max_by_key(|(_, at)| *at);

@@ -358,8 +358,9 @@ fn over(request: &api::Open) -> Result<Over, Failure> {
         (false, _) => Ok(Over::Nobody),
         (true, None) => Ok(Over::Anybody),
         (true, Some(seen)) => {
-            let device = Uuid::try_parse(&seen.device)
-                .map_err(|_| failure::usage("take_over_from names no device: it takes the UUID of the holder."))?;
+            let device = Uuid::try_parse(&seen.device).map_err(|_| {
+                failure::usage("take_over_from names no device: it takes the UUID of the holder.")
+            })?;
             Ok(Over::Holder { device, epoch: Epoch(seen.epoch) })
         }
     }

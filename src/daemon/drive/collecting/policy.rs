@@ -209,14 +209,19 @@ mod tests {
 
     #[test]
     fn makes_room_in_a_full_store() {
-        let full = Facts { is_full: true, garbage_bytes: Some(1), unsent_bytes: 65 * MIB, on_battery: true, ..DUE };
+        let full =
+            Facts { is_full: true, garbage_bytes: Some(1), unsent_bytes: 65 * MIB, on_battery: true, ..DUE };
         let rows = [
             ("a little garbage", full, Decision::Collect),
             ("nothing known", Facts { garbage_bytes: None, ..full }, Decision::Collect),
             ("no garbage", Facts { garbage_bytes: Some(0), ..full }, Decision::Wait(Because::Little)),
             ("paused", Facts { paused: true, ..full }, Decision::Wait(Because::Paused)),
             ("metered", Facts { metered: true, ..full }, Decision::Wait(Because::Metered)),
-            ("tried", Facts { last_try: Some((Ended::Failed, HOUR / 2)), ..full }, Decision::Wait(Because::Tried)),
+            (
+                "tried",
+                Facts { last_try: Some((Ended::Failed, HOUR / 2)), ..full },
+                Decision::Wait(Because::Tried),
+            ),
         ];
         for (name, facts, expected) in rows {
             assert_eq!(decide(&facts), expected, "{name}");
