@@ -1,23 +1,26 @@
-//! Forks: what becomes of a device's changes when another one has taken its drive.
+//! Forks keep the changes of a device after another one has taken its drive.
 //!
-//! A fork is a drive of its own in the same family: the last version that the journal's changes build on, and the
-//! journal on top. Both versions are kept, and nothing is merged. The order makes it safe at every step:
-//! 1. `drive.json` names the fork, durably. Until then there is none, and the journal is what it was; from then on the
-//!    journal goes nowhere else, so that no change is ever pushed into two forks.
-//! 2. A ref holds the version that the fork begins with, and the other drive's HEAD is read again: only a version that
-//!    it still keeps is gone on from, or the remembered one, if nothing of it is missing. Who takes a drive over keeps the version that was current then, as a snapshot. Several devices
-//!    may go on from the same one. Where the drive no longer keeps it, a fork that began with it does, as its fork point, and then it is
-//!    the fork's HEAD that is read again. That is as good, since a collection by the other drive deletes
-//!    only what it has found unreached twice, listing refs and then HEADs each time. If it did not see the version in the fork the
-//!    first time, the fork had let go of it by then. The ref either is there before refs are listed the second time, and is seen; or the
-//!    fork's HEAD is read behind that, and shows that the version is not kept any more.
-//! 3. The fork's first root is put, then its HEAD. It keeps the version where the two part as a snapshot of its own.
-//!    All of this may be done again after a crash: whatever HEAD is there then is the fork's.
-//! 4. The ref is taken away: the fork's HEAD holds the version now. Then the journal is pushed to the fork as to any
-//!    drive, and its space is freed by the fork's commits.
+//! A fork is a drive of its own in the same family. It begins with the last version that the journal's changes build on, and the journal
+//! is pushed on top of that. Both versions are kept, and nothing is merged. A crash between any two of these steps is safe:
 //!
-//! A fork can be taken over like any drive, also before its device knows that its HEAD is there. Then what that device
-//! has is a fork of the fork.
+//! 1. `drive.json` names the fork, durably. Before that there is no fork, and the journal is what it was. After that the journal is pushed
+//!    nowhere else, so no change ever gets into two forks.
+//! 2. A ref is put that holds the version with which the fork begins. Then the other drive's HEAD is read again. The fork begins with a
+//!    version only if that drive still keeps it; or, for the version that this device remembers, if no object of it is missing.
+//!
+//!    A device that takes a drive over keeps the version that was current then, as a snapshot. Several devices may begin forks with it.
+//!    If the drive no longer keeps it, a fork that began with it may still keep it as its fork point. Then that fork's HEAD is read again.
+//!    That is as safe: a collection by the other drive deletes only objects that it has found unreached twice, and each time it lists refs
+//!    first and HEADs after them. If the first look did not find the version in the fork, the fork had dropped it by then, and a drive
+//!    never keeps again what it has dropped. So if the new ref is put before refs are listed the second time, that listing shows it. If it
+//!    is put later, the fork's HEAD is read later still, and shows that the version is no longer kept.
+//! 3. The fork's first root is put, then its HEAD. That root keeps the version with which it begins as a snapshot of its own. All of this
+//!    can be repeated after a crash: any HEAD that is there then is the fork's.
+//! 4. The ref is deleted: the fork's HEAD holds the version now. Then the journal is pushed to the fork as to any drive, and the fork's
+//!    commits free the journal's space.
+//!
+//! A fork can be taken over like any drive, even before its device knows that its HEAD is there. Then that device's changes become a
+//! fork of the fork.
 
 use crate::drive::{self, DriveError};
 use crate::fence::Relation;
@@ -42,13 +45,13 @@ pub use kept::{is_for_absent, is_fork_point, is_reserved, shown};
 pub use reference::forget as forget_references;
 pub(crate) use reference::forget_begun;
 
-/// Between the name of the drive and that of the device whose fork it is.
+/// Stands between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";
 
 /// Why a fork cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
-    /// No version that the changes build on is kept any more.
+    /// No version that the changes build on is kept any longer.
     #[error("the version that the changes build on is gone from the store")]
     Gone,
     /// The other drive changed meanwhile.
@@ -68,7 +71,7 @@ impl From<StoreError> for ForkError {
     }
 }
 
-/// What the store is said to do where [`ForkError::Raced`] is to be tried again.
+/// The store error that stands for [`ForkError::Raced`]: it is tried again.
 pub(crate) fn raced() -> StoreError {
     let reason = "another computer is changing the drive".to_owned();
     StoreError::Busy { reason, retry_after: None }
@@ -76,39 +79,39 @@ pub(crate) fn raced() -> StoreError {
 
 /// Where a fork begins.
 struct Point {
-    /// The drive that keeps the version: the one that it forks from, or another fork of that. None where nobody keeps it:
-    /// the drive's version does not descend from it.
+    /// The drive that keeps the version: the one that is forked, or a fork. None if no drive keeps it in this store: the drive has moved,
+    /// or keeps only other versions.
     keeper: Option<Uuid>,
     id: ObjectId,
     hash: [u8; 32],
     root: Root,
 }
 
-/// How much of a journal a version contains: the last record, and its own CRC.
+/// How much of a journal a version contains: the last record, and the CRC of that record itself.
 pub(crate) fn contained(root: &Root, journal: &Journal) -> (Lsn, u32) {
     let own = root.lineage.iter().find(|lineage| lineage.journal == journal.uuid());
     own.map_or((Lsn(0), 0), |own| (own.cut, own.crc))
 }
 
-/// What wants to become a fork.
+/// The journal that is to become a fork, and all that decides where the fork begins.
 pub(crate) struct Branch<'a> {
-    /// Its changes.
+    /// The changes.
     pub journal: &'a Journal,
-    /// The version that is remembered, and the epoch in which its device has the other drive.
+    /// The version that is remembered, and the epoch in which the device has the other drive.
     pub base: &'a Base,
     /// The version to begin with must contain all records up to here.
     pub least: Lsn,
-    /// Its device.
+    /// The device.
     pub device: &'a Device,
 }
 
-/// The fork's HEAD and current version: those that are there, or the first ones.
+/// The fork's HEAD and current version. If there are none yet, the first ones are made.
 pub(crate) async fn begin(
     objects: &Objects,
     fork: &Fork,
     branch: &Branch<'_>,
 ) -> Result<(Head, Etag, Root), ForkError> {
-    // Looked for first: once it is there, the other drive need not keep anything for it any more.
+    // This comes first: once the fork has a HEAD, the other drive may have dropped the version.
     match current(objects, fork).await {
         Err(ForkError::Read(error)) if error.is_missing() => {}
         found => return found,
@@ -121,21 +124,21 @@ async fn current(objects: &Objects, fork: &Fork) -> Result<(Head, Etag, Root), F
     drive::current(objects, fork.drive).await.map_err(no_version)
 }
 
-/// Whether there is a version in the store that a fork of the drive `of` can begin with.
+/// Whether the store has a version with which a fork of the drive `of` can begin.
 pub(crate) async fn can_begin(objects: &Objects, of: Uuid, branch: &Branch<'_>) -> Result<(), ForkError> {
     point(objects, of, branch).await.map(drop)
 }
 
-/// The latest version of the drive `of` that the journal goes on from and that is still kept, or is the one that this device
-/// remembers and nothing of it is missing.
+/// The latest version of the drive `of` that the journal continues and that is still kept; or the one that this device remembers, if no
+/// object of it is missing.
 async fn point(objects: &Objects, of: Uuid, branch: &Branch<'_>) -> Result<Point, ForkError> {
     let (head, _, root) = match drive::last_here(objects, of).await {
-        // The store is another one than that in which the drive was.
+        // This is not the store in which the drive was.
         Err(DriveError::Read(error)) if error.is_missing() => return Err(ForkError::Gone),
         found => found.map_err(no_version)?,
     };
     let kept = root.snapshots.iter().map(|kept| kept.root).chain([head.root, head.parent]);
-    // Of a drive that has moved to another store nothing is kept in this one: collections of other drives pass it over.
+    // A drive that has moved to another store keeps nothing in this one: collections of other drives ignore it.
     let keeper = head.state.is_here().then_some(of);
     let mut candidates: Vec<_> = kept.map(|id| (keeper, id)).collect();
     let remembered = branch.base.id().filter(|id| candidates.iter().all(|(_, kept)| kept != id));
@@ -149,14 +152,14 @@ async fn point(objects: &Objects, of: Uuid, branch: &Branch<'_>) -> Result<Point
     }
 }
 
-/// Of these versions, each with the drive that keeps it, the latest that is there and that the journal goes on from.
+/// The latest of these versions that is in the store and that the journal continues. Each comes with the drive that keeps it.
 async fn latest(
     objects: &Objects,
     mut candidates: Vec<(Option<Uuid>, ObjectId)>,
     branch: &Branch<'_>,
 ) -> Result<Option<Point>, ForkError> {
     let base = branch.base;
-    // First those that are likely, so that few roots are read. The root itself decides.
+    // Likely versions first, so that few roots are read. The root itself decides.
     let is_likely = |id: &ObjectId| id.epoch.0 == base.epoch || base.id() == Some(*id);
     candidates.sort_by_key(|(_, id)| Reverse((is_likely(id), id.epoch, id.seq)));
     for (keeper, id) in candidates.into_iter().filter(|(_, id)| *id != ObjectId::NONE) {
@@ -178,22 +181,22 @@ async fn latest(
     Ok(None)
 }
 
-/// Whether a journal goes on from the version `root`: the others' part of it is what this device remembers, and the journal
-/// holds all records that its own part lacks.
+/// Whether a journal continues the version `root`: this device remembers all that others have written to it, and the journal holds all
+/// records that the version lacks.
 fn goes_on_from(branch: &Branch<'_>, root: &Root, id: ObjectId) -> Result<bool, JournalError> {
     let Branch { journal, base, least, .. } = *branch;
     let is_own = match base.lineage {
         Some(_) => base.relation(root, journal.uuid()) == Relation::Own,
-        // Of a program that remembered only the epoch, in which it was the only one to commit.
+        // An earlier program remembered only the epoch. In that epoch no other device committed.
         None => id.epoch.0 == base.epoch || base.id() == Some(id),
     };
     let (cut, crc) = contained(root, journal);
     let is_there = journal.first() <= cut.next() && cut <= journal.appended() && cut >= least;
-    // The CRC stands for all records up to the cut: a copy of this device's files may have gone another way.
+    // The CRC covers all records up to the cut: a copy of this device's files may have written others.
     Ok(is_own && is_there && journal.crc_of(cut)?.is_none_or(|own| own == crc || cut == Lsn(0)))
 }
 
-/// What forks of the drive of `head` keep as what they began with, each with the fork. The drive may have let go of it.
+/// The fork points that other drives of the family keep, each with its drive. The drive of `head` may have dropped them.
 async fn kept_by_forks(objects: &Objects, head: &Head) -> Result<Vec<(Option<Uuid>, ObjectId)>, ReadError> {
     let mut kept = Vec::new();
     for other in drive::heads(objects.store().as_ref(), objects.sealer()).await? {
@@ -201,7 +204,7 @@ async fn kept_by_forks(objects: &Objects, head: &Head) -> Result<Vec<(Option<Uui
             continue;
         }
         let root = match objects.root(other.root, Some(other.root_hash)).await {
-            // That drive cannot be had either.
+            // That drive's version is gone as well.
             Err(error) if error.is_missing() => continue,
             root => root?,
         };
@@ -216,7 +219,7 @@ fn first_epoch(base: &Base) -> Epoch {
     Epoch(base.epoch + 1)
 }
 
-/// Makes the fork's first version and its HEAD, held by its device.
+/// Makes the fork's first version and its HEAD, which its device holds.
 async fn publish(
     objects: &Objects,
     fork: &Fork,
@@ -250,7 +253,7 @@ async fn publish(
     let head = Head {
         drive: fork.drive,
         epoch,
-        // The same at every try: of two, one that comes late is not another HEAD beside the first, on no store.
+        // Every try has the same nonce: a put that arrives late makes no other HEAD beside the first, on any store.
         nonce: fork.drive.as_u128(),
         device: device.id,
         device_name: device.name.clone(),
@@ -264,30 +267,30 @@ async fn publish(
     let name = head::name(fork.drive);
     let body = Bytes::from(head.encode(objects.sealer()));
     let put = match store.put(&name, body.clone(), When::Absent).await {
-        // Of an earlier try, which names another root. What is there decides, below; only that something is there is asked here.
+        // An earlier try put a HEAD that names another root. Below, the HEAD that is there decides; here it only has to be there.
         Err(StoreError::Precondition { .. }) => immutable::holds(store, &name, &body).await.map(drop),
         put => put.map(drop),
     };
     let found = match current(objects, fork).await {
-        // The answer to the put tells more than that there is nothing yet.
+        // The put's own error says more than that there is no HEAD yet.
         Err(ForkError::Read(error)) if error.is_missing() => {
             return Err(put.err().map_or(error, ReadError::from).into());
         }
         found => found?,
     };
-    // One that stays keeps no more than the fork does, and the next collection takes it away.
+    // If it stays, it holds no more than the fork does, and the next collection deletes it.
     let _ = store.delete(&reference).await;
     Ok(found)
 }
 
-/// What a fork is called in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork is not named after both.
+/// The name of a fork in the store: "work (fork from laptop, 2026-11-20)". A fork of a fork does not get both suffixes.
 pub fn name(of: &str, device_name: &str, made_ms: u64) -> String {
     let of = of.split(BETWEEN).next().unwrap_or(of);
     let (year, month, day) = date(made_ms);
     format!("{of}{BETWEEN}{device_name}, {year:04}-{month:02}-{day:02})")
 }
 
-/// Whether [`name`] may have made it.
+/// Whether the name may be one that [`name`] made.
 pub fn is_name_of_fork(name: &str) -> bool {
     name.contains(BETWEEN)
 }
@@ -313,7 +316,7 @@ fn date(ms: u64) -> (u64, u64, u64) {
     (year, month, days + 1)
 }
 
-/// A drive that was removed, or whose current version cannot be had.
+/// The drive was removed, or its current version is not in the store.
 fn no_version(error: DriveError) -> ForkError {
     match error {
         DriveError::Read(error) => ForkError::Read(error),
@@ -325,7 +328,8 @@ fn no_version(error: DriveError) -> ForkError {
     }
 }
 
-/// Whether who wrote `head` may still have changes on top of the version that it names: another device, or an opening that this one does not remember (a copy of its files may).
+/// Whether the writer of `head` may still have changes on top of the version that it names. That is another device, or an opening that this
+/// device does not remember (perhaps by a copy of its files).
 pub(crate) fn deposes(head: &Head, device: &Device, base: Option<&Base>) -> bool {
     let remembered = base.is_some_and(|base| base.epoch == head.epoch.0);
     head.state == HeadState::Held && (head.device != device.id || !remembered)

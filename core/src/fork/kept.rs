@@ -5,14 +5,14 @@
 //! is kept. So:
 //!
 //! 1. A device that takes the drive after another one first puts a root with the same content, which keeps the current version under a
-//!    label with the other device's id. Only then it swaps HEAD to that root. So the version is kept from the same moment on in which
-//!    the other device loses the drive.
+//!    label with the other device's id. Only then does it swap HEAD to that root. So the version is kept from the very moment in which the
+//!    other device loses the drive.
 //! 2. Two events end this, and both are the other device's own. It takes the drive again in the state that the label was made for: then
 //!    the version that it takes contains what it had, or its journal continues that version, and the root that it puts lacks the label.
 //!    Or its fork begins with the version: the fork keeps it then, and the next collection of the drive deletes the label.
 //!
-//! HEAD names the device that wrote its root, except after a seizure, a promotion, or a retirement that was undone: these swap HEAD
-//! alone. The version is then kept for both devices.
+//! HEAD names the device that wrote its root, with four exceptions: a seizure, a promotion, a retirement that was undone, and an opening
+//! that failed and gave the drive back. The version is then kept for both devices.
 //!
 //! A label without a device is never deleted by the program. People may delete any of them.
 
@@ -27,13 +27,13 @@ use uuid::Uuid;
 
 /// Begins the labels of versions whose device held the drive when it was taken.
 const DEPOSED: &str = "before take-over ";
-/// Begins the labels of versions whose device had released the drive. Lists leave these out: each change from one computer to another
-/// makes one.
+/// Begins the labels of versions whose device had released the drive. Lists leave these out: each change from one computer to another makes
+/// one.
 const HANDED_OVER: &str = "before hand-over ";
 /// Begins the label under which a fork keeps the version that it began with.
 const FORK_POINT: &str = "fork point";
 
-/// Whether the program gives such labels. A person's snapshot must have none: collections delete them, and forks begin with them.
+/// Whether the program gives such labels. A person's snapshot must not have one: collections delete such labels, and forks begin with them.
 pub fn is_reserved(label: &str) -> bool {
     [DEPOSED, HANDED_OVER, FORK_POINT].iter().any(|own| label.starts_with(own.trim_end()))
 }
@@ -115,7 +115,7 @@ pub(crate) fn root_of_taker(
     if kept.is_empty() {
         return None;
     }
-    // A device that begins anew, or has parted with its changes as a fork, remembers no epoch, or a later one.
+    // A device that starts without local files, or whose changes have become a fork, remembers no epoch, or a later one.
     let is_done = |kept: &Snapshot| {
         let last = base.map(|base| Epoch(base.epoch + 1));
         deposed_at(kept).is_some() && deposed_at(kept) == last && device_of(&kept.label) == Some(device.id)
@@ -129,13 +129,13 @@ pub(crate) fn root_of_taker(
         device: device.id,
         device_name: device.name.clone(),
         snapshots: before.chain(kept).collect(),
-        // It names all that its parent names. What that condemned is in neither of them.
+        // It names all that its parent names. The objects that the parent condemned are in neither of them.
         condemned: Vec::new(),
         ..root.clone()
     })
 }
 
-/// Whether `root` is what [`root_of_taker`] makes of its parent, which need not be there any more, or has at least the same content, and
+/// Whether `root` is what [`root_of_taker`] makes of its parent (which may be deleted by now), or has at least the same content, and
 /// nothing was deleted since.
 pub(crate) fn is_kept_copy(root: &Root) -> bool {
     let keeps_parent =
@@ -143,8 +143,8 @@ pub(crate) fn is_kept_copy(root: &Root) -> bool {
     keeps_parent && root.condemned.is_empty() && root.lineage.iter().all(|own| own.epoch < root.epoch)
 }
 
-/// The labels of those snapshots of `root` whose device has begun a fork with the version that they keep. `others` are the current
-/// versions of the family's other drives.
+/// The labels of those snapshots of `root` whose device has begun a fork with the version that they keep. `others` are the current versions
+/// of the family's other drives.
 pub(crate) fn no_longer_needed(root: &Root, others: &[Root]) -> Vec<String> {
     let has_forked = |device: Uuid, version: ObjectId| {
         let began = |kept: &Snapshot| {
@@ -169,12 +169,12 @@ mod tests {
         assert_eq!(shown(&fork_point(device)), "fork point");
         let label = format!("before take-over 7 {}", device.simple());
         assert_eq!((shown(&label), device_of(&label)), ("before take-over 7", Some(device)));
-        // Of programs that named no device.
+        // Written by programs that named no device.
         assert_eq!(
             (shown("before take-over 7"), device_of("before take-over 7")),
             ("before take-over 7", None)
         );
-        // A person's own.
+        // A person's own label.
         let own = format!("lunch {}", device.simple());
         assert_eq!(shown(&own), own);
     }

@@ -1,7 +1,7 @@
-//! The refs of forks: they hold the version that a fork is to begin with until its HEAD does.
+//! The refs of forks: a ref holds the version with which a fork is to begin until the fork's HEAD does.
 //!
-//! Every try to begin a fork puts the same ref: its name and its bytes follow from the fork and the version. So whoever
-//! finds one knows whose it is, and it can go as soon as that fork has a HEAD, or is given up.
+//! Every try to begin a fork with the same version puts the same ref: its name follows from the fork, the version and the version's keeper.
+//! So anyone who finds a ref knows whose it is. It can be deleted as soon as that fork has a HEAD, or is abandoned.
 
 use super::{ForkError, Point};
 use crate::drive::{self, DriveError};
@@ -15,9 +15,9 @@ use crate::volume::Fork;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// Puts the ref of a fork that is to begin at `point`. It is taken away only where the keeper does not keep the version any more, and
-/// so never will again: a delete of an earlier try that comes late takes away nothing that a later one relies on. So the name
-/// follows from the keeper, too.
+/// Puts the ref of a fork that is to begin at `point`. It is deleted only if the keeper no longer keeps the version; the keeper never will
+/// again. So a delete of an earlier try that arrives late deletes nothing that a later try relies on. That is also why the name depends on
+/// the keeper.
 pub(super) async fn hold(
     objects: &Objects,
     fork: &Fork,
@@ -34,7 +34,7 @@ pub(super) async fn hold(
     let reference = Reference::new(fork.of, root, ReferenceKind::Fork, device, fork.made_ms);
     let body = reference.encode();
     match store.put(&name, body.clone(), When::Absent).await {
-        // Of an earlier try, perhaps by this device under another name. It must be there, since nothing else holds the version.
+        // An earlier try put it, perhaps while this device had another name. It must be there: nothing else holds the version.
         Err(StoreError::Precondition { .. }) => drop(immutable::holds(store, &name, &body).await?),
         put => drop(put?),
     }
@@ -47,10 +47,10 @@ pub(super) async fn hold(
     Err(ForkError::Raced)
 }
 
-/// Whether a version stays in the store, now that there is a ref to it.
+/// Whether a version stays in the store, now that a ref holds it.
 ///
-/// For a version that no drive keeps the ref comes too late if a collection has listed refs already and is about to
-/// delete. That is not waited for: without the ref the next collection would delete all of it.
+/// If no drive keeps the version, the ref comes too late for a collection that has listed refs already and is about to delete. There is no
+/// point in waiting for that: without the ref the next collection would delete the whole version.
 async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, DriveError> {
     let root = point.id;
     let Some(keeper) = point.keeper else {
@@ -59,8 +59,8 @@ async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, 
     };
     let (head, _, now) = match keeper == fork.of {
         true => drive::last_here(objects, keeper).await?,
-        // Of a fork that has moved to another store nothing is kept in this one; and when a drive is removed it is looked only once what
-        // others need.
+        // A keeper that has moved to another store keeps nothing in this one. And the removal of a drive looks only once at what others
+        // need, so the ref is in time only if the drive has not been removed yet.
         false => {
             drive::last_here(objects, fork.of).await?;
             drive::current(objects, keeper).await?
@@ -68,12 +68,12 @@ async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, 
     };
     match head.state.is_here() {
         true => Ok(drive::keeps(&head, &now, root)),
-        // It has moved since.
+        // It has moved in the meantime.
         false => Ok(is_whole(objects, root, &point.root).await?),
     }
 }
 
-/// Whether nothing is missing of a version.
+/// Whether no object of a version is missing.
 pub(super) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Result<bool, ReadError> {
     let mut needed = BTreeSet::from([(ObjectKind::Root, id)]);
     match crate::push::reach(objects, root, &mut needed).await {
@@ -88,12 +88,12 @@ pub(super) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Re
     Ok(needed.is_subset(&there))
 }
 
-/// What the names of a fork's refs begin with.
+/// The beginning of the names of a fork's refs.
 fn references_of(fork: Uuid) -> String {
     format!("ref/{}-", fork.simple())
 }
 
-/// Takes the refs of a fork away that is given up, or has a HEAD.
+/// Deletes the refs of a fork that is abandoned, or has a HEAD.
 pub async fn forget(store: &dyn Store, fork: Uuid) -> Result<(), StoreError> {
     for listed in store.list(&references_of(fork)).await? {
         store.delete(&listed.name).await?;
@@ -101,7 +101,7 @@ pub async fn forget(store: &dyn Store, fork: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Takes away the refs of all forks that have a HEAD: what they held is held by that, for as long as it is needed.
+/// Deletes the refs of all forks that have a HEAD: it holds what they held, for as long as that is needed.
 pub(crate) async fn forget_begun(store: &dyn Store) -> Result<(), StoreError> {
     let forks = store.list("ref/").await?.into_iter().filter_map(|listed| {
         let fork = Uuid::try_parse(listed.name.strip_prefix("ref/")?.split_once('-')?.0).ok()?;
