@@ -1,11 +1,10 @@
 //! Putting immutable objects, and the one swap that makes them a version.
 //!
-//! Nothing here gives up while an answer is open. A put of an immutable name is tried again under the same name: if
-//! the first one was applied after all, the second one meets its own bytes. A swap is tried again with the same HEAD,
-//! nonce included: if the first one was applied, HEAD shows that nonce. So an answer that comes late, or a request
-//! that the network delivers late, can only do what was already intended, or nothing. Where a name turns out to hold other bytes,
-//! as where a store has kept half of a put, nothing can be put there any more: the next try has a new name, and what was there
-//! is garbage.
+//! Nothing here stops while the outcome of a request is unknown. A put of an immutable name is repeated under the same name: if the first
+//! one was applied after all, the second one finds its own bytes. A swap is repeated with the same HEAD, nonce included: if the first one
+//! was applied, HEAD shows that nonce. So a late answer is harmless, and so is a request that the network delivers late: it does what was
+//! intended anyway, or nothing. If a name turns out to hold other bytes, perhaps because the store has kept half of a put, the object can
+//! no longer be put there. The next try uses a new name, and the other bytes are garbage.
 
 use super::pack::Packed;
 use super::sending::Sending;
@@ -28,13 +27,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// What is told where neither HEAD nor the family is in the store any more.
+/// The reason that is reported if neither HEAD nor the family is in the store.
 const EMPTIED: &str = "the store holds nothing of this drive any more";
 
 /// The name holds other bytes.
 struct Taken;
 
-/// The writer's side of the store: where HEAD is, and what follows it.
+/// The writer's side of the store: the current HEAD, and the version that follows it.
 pub struct Committer {
     objects: Arc<Objects>,
     device: Device,
@@ -43,7 +42,7 @@ pub struct Committer {
     etag: Etag,
     root: Root,
     publish: watch::Sender<PushState>,
-    /// Ends waits between two tries.
+    /// Wakes a wait between two tries.
     again: Arc<Notify>,
 }
 
@@ -55,7 +54,7 @@ impl Committer {
         root: Root,
         (publish, again): (watch::Sender<PushState>, Arc<Notify>),
     ) -> Self {
-        // Counting goes on behind the root, whoever wrote it: names are told apart by their random part anyway.
+        // Numbers continue after the root's, whoever wrote it. The random part of names makes them unique anyway.
         let namer = Namer { drive: head.drive, epoch: head.epoch, seq: root.seq.into() };
         Self { objects, device, namer, head, etag, root, publish, again }
     }
@@ -70,7 +69,7 @@ impl Committer {
         &self.head
     }
 
-    /// Who writes.
+    /// The device that writes.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -80,18 +79,18 @@ impl Committer {
         &self.objects
     }
 
-    /// Goes on from what was just found in the store.
+    /// Continues from what was just found in the store.
     pub(super) fn go_on_from(&mut self, (head, etag): (Head, Etag), root: Root) {
         (self.head, self.etag, self.root) = (head, etag, root);
     }
 
-    /// What ends waits between two tries.
+    /// Wakes a wait between two tries.
     pub(super) fn again(&self) -> &Arc<Notify> {
         &self.again
     }
 
-    /// Takes the drive in the next epoch. The version stays the same in content; a root of its own keeps the current one where another
-    /// device may continue that. Returns once HEAD says so.
+    /// Takes the drive in the next epoch. The content of the version stays the same. If another device may continue the current version, a
+    /// new root keeps it. Returns once HEAD says so.
     pub(super) async fn take(&mut self, base: Option<&Base>) -> Result<(), PushError> {
         let Head { root, root_hash, parent, epoch, .. } = self.head;
         let epoch = Epoch(epoch.0 + 1);
@@ -109,8 +108,8 @@ impl Committer {
         &self.namer
     }
 
-    /// Puts a segment, and comes back only when it is there: under its name or, if that is taken, under another one. Returns how
-    /// long the try took that brought it there. `busy` hears of each time that the store asks for patience.
+    /// Puts a segment, and returns only when it is there: under its name or, if that is taken, under another one. Also returns how long the
+    /// successful try took. `busy` is called each time that the store asks for patience.
     pub(super) async fn put_segment(
         &self,
         mut packed: Packed,
@@ -126,7 +125,7 @@ impl Committer {
         }
     }
 
-    /// Puts an immutable object, and comes back only when it is there, or cannot be there any more.
+    /// Puts an immutable object. Returns only when it is there, or can no longer be put under this name.
     async fn put(
         &self,
         name: &str,
@@ -167,7 +166,7 @@ impl Committer {
         root.committed_ms = now_ms();
         root.device = self.device.id;
         root.device_name = self.device.name.clone();
-        // What was condemned before is deleted or was found to be needed.
+        // Only the commit that condemns lists these objects. No later version names one: it names new objects, and what its parent names.
         root.condemned.clear();
         change(&mut root);
         self.commit_root(root).await
@@ -191,7 +190,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Says in HEAD that nobody has the drive open any more.
+    /// Says in HEAD that the drive is no longer open.
     pub async fn release(&mut self) -> Result<(), PushError> {
         let Head { root, root_hash, parent, .. } = self.head;
         self.swap(self.next_head(HeadState::Released, root, root_hash, parent)).await
@@ -232,7 +231,7 @@ impl Committer {
                 }
                 Err(error) => error,
             };
-            // Who asks to be left alone for a while is not asked at once what became of it.
+            // A store that asks for patience is not asked at once whether the swap was applied.
             let has_waited = is_busy(&error);
             if has_waited {
                 self.wait_for(&sending, &mut backoff, &error).await;
@@ -280,7 +279,7 @@ impl Committer {
         }
     }
 
-    /// Whether the family is there. Where that is gone too, all is: somebody has emptied the store.
+    /// Whether the family is there. If it is gone as well, somebody has emptied the store.
     async fn find_family(&self) -> Result<bool, StoreError> {
         match self.objects.store().get(family::NAME, None).await {
             Ok(_) => Ok(true),
@@ -289,7 +288,7 @@ impl Committer {
         }
     }
 
-    /// Waits until an object is to be tried again.
+    /// Waits until the put is to be tried again.
     async fn wait_for(&self, sending: &Sending, backoff: &mut Backoff, error: &StoreError) {
         let delay = self.trouble(backoff, error);
         sending.waits(error.to_string(), now_ms() + delay.as_millis() as u64);
@@ -302,7 +301,7 @@ impl Committer {
         self.sleep(delay).await;
     }
 
-    /// Tells of an error, and for how long to wait after it.
+    /// Reports an error. Returns how long to wait after it.
     fn trouble(&self, backoff: &mut Backoff, error: &StoreError) -> Duration {
         let is_full = matches!(error, StoreError::Full { .. });
         self.tell(backoff, (&error.to_string(), is_full), retry::hint_of(error))
@@ -338,7 +337,7 @@ fn is_busy(error: &StoreError) -> bool {
     matches!(error, StoreError::Busy { .. })
 }
 
-/// Unix time in ms. For people: nothing is decided by it.
+/// Unix time in ms. It is shown to people, and nothing depends on it.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
 }

@@ -1,17 +1,18 @@
-//! Garbage: objects that no version names any more, and segments that hold little else.
+//! Garbage: objects that no version names any longer, and segments that hold little else.
 //!
-//! Only the epoch's owner collects, and only its own drive's objects. The order is what makes it safe:
-//! 1. what the current version and the versions that it keeps reach is live, and so is what refs and other drives of
-//!    the family reach;
-//! 2. a commit *condemns* the rest. From then on no version of this drive may name it again;
-//! 3. refs and heads are listed once more. A reader puts its ref first and then reads HEAD again: it either is seen
-//!    here, or sees that its version is no longer kept, and withdraws;
-//! 4. what is still reached by none is deleted, step by step. Deletions may take hours, so each step first lists refs and heads
-//!    again, and what a new one reaches stays.
+//! Only the epoch's owner collects, and only its own drive's objects. The order of the steps makes it safe:
+//! 1. An object is live if the current version reaches it, a version that it keeps, a ref, or another drive of the family.
+//! 2. A commit *condemns* the rest. From then on no version of this drive can name these objects again.
+//! 3. Refs and HEADs are listed once more. A reader puts its ref first and then reads HEAD again. So this listing shows the ref, or the
+//!    reader sees that its version is no longer kept, and withdraws.
+//! 4. What is still unreached is deleted, in steps. Deletions may take hours, so each step first lists refs and HEADs again. Objects that a
+//!    new one reaches stay.
 //!
-//! Whatever cannot be read stops the collection: nothing is deleted on a guess. While this runs nothing of this epoch
-//! is in flight that a root will name, since the push task itself runs it: of a batch that it has cut off, what still arrives is
-//! garbage, as the batch is packed anew under other names; what a fenced writer may still put can never be named by a HEAD.
+//! Anything that cannot be read stops the collection: nothing is deleted on a guess. A collection never deletes an object of this epoch
+//! that a root has yet to name. The push task itself runs the collection, so nothing else of this drive is in flight. If a batch was cut
+//! off, its puts that still arrive are garbage, since the batch is packed again under other names. A fenced writer may still put objects,
+//! but no HEAD can ever name them. A device that takes the drive puts a root first. If that root is condemned, the condemning commit has
+//! changed HEAD, so the device's swap fails.
 
 use super::policy::{self, Decision};
 use super::task::{Task, answer, kept_roots};
@@ -35,14 +36,14 @@ use tokio::sync::oneshot;
 /// An object of a drive.
 type Object = (ObjectKind, ObjectId);
 
-/// Deletions at once.
+/// Deletions in flight.
 const DELETES_AT_ONCE: usize = 16;
-/// Deletions in one step: seconds, on a store that is far away.
+/// Deletions in one step. They take seconds on a store that is far away.
 const DELETES_PER_STEP: usize = 256;
-/// Objects condemned in one round: what remains is found by the next.
+/// Objects condemned in one round: the next one finds the rest.
 const CONDEMNED_MAX: usize = 50_000;
 
-/// What a collection did.
+/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Collected {
     /// Objects that were deleted.
@@ -51,12 +52,12 @@ pub struct Collected {
     pub bytes_freed: u64,
     /// Bytes of objects that are reached.
     pub live_bytes: u64,
-    /// Bytes of objects that are not, and are still there.
+    /// Bytes of objects that are not reached, and are still there.
     pub garbage_bytes: u64,
 }
 
 impl Collected {
-    /// What two collections did, of which `next` was the later one.
+    /// The result of two collections. `next` is the later one.
     pub fn extend(&mut self, next: Self) {
         let (deleted, bytes_freed) = (self.deleted + next.deleted, self.bytes_freed + next.bytes_freed);
         *self = Self { deleted, bytes_freed, ..next };
@@ -68,15 +69,15 @@ impl Collected {
 pub struct Reference {
     /// Version of this structure.
     pub version: u64,
-    /// The drive that the version is of.
+    /// The drive of the version.
     pub drive: uuid::Uuid,
     /// Name of the root.
     pub root: String,
-    /// What holds it.
+    /// The reason.
     pub kind: ReferenceKind,
-    /// The device, for people.
+    /// The device, shown to people.
     pub device: String,
-    /// When, Unix time in ms.
+    /// When it was put, Unix time in ms.
     pub created_ms: u64,
 }
 
@@ -115,29 +116,30 @@ pub enum ReferenceKind {
 #[derive(Clone, Copy)]
 pub(super) struct Asking {
     wanted: Wanted,
-    /// How often collections had been stopped before it was asked for.
+    /// How often collections had been stopped before this one was asked for.
     stops: u64,
-    /// The store had no room when it began. Until it has deleted something nothing is pushed: that would take what its own root needs.
+    /// The store was full when it began. Nothing is pushed before it has deleted something: a batch would take the space that its own root
+    /// needs.
     makes_room: bool,
 }
 
-/// What a collection finds: a drive's objects with their lengths, and what is reached.
+/// What a collection starts from: a drive's objects with their lengths, and those that are reached.
 struct Looked {
     listed: BTreeMap<Object, u64>,
     live: BTreeSet<Object>,
     elsewhere: Elsewhere,
 }
 
-/// What is held by others than the drive itself.
+/// What others than the drive itself hold.
 #[derive(Default)]
 pub(crate) struct Elsewhere {
-    /// The refs, HEADs and records of replicas that were read.
+    /// The refs, HEADs and replicas' records that were read.
     holders: BTreeSet<String>,
     pub reached: BTreeSet<Object>,
 }
 
 impl Task {
-    /// Collects, and answers who waits for it.
+    /// Collects, and answers the caller.
     pub(super) async fn collect_for(
         &mut self,
         wanted: Wanted,
@@ -162,17 +164,18 @@ impl Task {
         forked.map_or(Ok(()), Err)
     }
 
-    /// Deletes what nothing reaches, and what repacking segments that are mostly dead leaves behind.
+    /// Deletes unreached objects. Then repacks segments that are mostly dead, and deletes what that leaves behind.
     async fn collect(&mut self, mut asking: Asking) -> Result<Collected, PushError> {
         let mut collected = Collected::default();
         self.between_steps(asking, Stage::Looking, (0, 0)).await?;
-        // Where there is no room for a map's pages there may be some for a root: what was put in vain is deleted for theirs.
+        // A store without space for map pages may still have some for a root. Then garbage is deleted first, which makes space for the
+        // pages.
         if asking.makes_room {
             collected.extend(self.delete_unreached(asking).await?);
             asking.makes_room = false;
         }
         self.checkpoint().await?;
-        // Before anything is moved: that takes room until what it leaves behind is deleted.
+        // Before anything is moved: moving takes space until the old copies are deleted.
         collected.extend(self.delete_unreached(asking).await?);
         if self.repack(asking).await? > 0 {
             self.checkpoint().await?;
@@ -181,8 +184,8 @@ impl Task {
         Ok(collected)
     }
 
-    /// Between two steps nothing is on its way, and what is known to be dead stays so: what is pushed here has names of its own, or
-    /// names what the version before reaches.
+    /// Runs between two steps. Nothing is in flight then, and pushing a batch here brings nothing dead back to life: it names new objects,
+    /// and what the version before it reaches.
     pub(super) async fn between_steps(
         &mut self,
         asking: Asking,
@@ -202,8 +205,8 @@ impl Task {
         }
     }
 
-    /// Whether a batch waits for this collection to delete something. A put that succeeded since the store was full, such as that of a
-    /// root, says little about the room for a batch.
+    /// Whether a batch has to wait until this collection has deleted something. A put that succeeded after the store was full, such as that
+    /// of a root, does not show that a batch fits.
     fn has_no_room(&self, asking: Asking) -> bool {
         asking.makes_room || self.publish.borrow().is_full
     }
@@ -213,13 +216,13 @@ impl Task {
         let pushed = self.push_batch().await;
         self.gives_way = false;
         match pushed {
-            // The store has no room for it before this collection has ended.
+            // The store has no space for it before this collection ends.
             Err(PushError::Paused) => Ok(()),
             pushed => pushed,
         }
     }
 
-    /// Does what changes nothing, unless the collection is cut off meanwhile.
+    /// Does work that changes nothing, unless the collection is cut off meanwhile.
     pub(super) async fn unless_cut_off<T>(
         &self,
         asking: Asking,
@@ -231,8 +234,8 @@ impl Task {
         }
     }
 
-    /// Looks what is there, and what is reached. A batch that falls due goes first, and the look begins anew: pages that were read are
-    /// remembered. It does so only so often.
+    /// Finds out what is there and what is reached. A batch that falls due goes first, and the look starts again: pages that were read are
+    /// cached. After a few such turns the look takes precedence.
     async fn look(&mut self, asking: Asking) -> Result<Looked, PushError> {
         const TURNS: usize = 8;
         for _ in 0..TURNS {
@@ -256,8 +259,8 @@ impl Task {
     }
 
     async fn delete_unreached(&mut self, asking: Asking) -> Result<Collected, PushError> {
-        // The version before is kept as well. It is to name no more than this one does: what was let go of since the last checkpoint its
-        // pages still name. Whoever was about to go on from that finds out by the swap, or as readers do.
+        // The parent is kept as well, so it should name no more than this version does. Its pages still name what was overwritten since the
+        // last checkpoint. A writer that was about to continue from the older version finds out by the swap; a reader reads HEAD again.
         self.committer.commit(|_| ()).await?;
         self.announce();
         self.forget_deposed().await?;
@@ -275,7 +278,7 @@ impl Task {
             self.committer.commit(|root| root.condemned.clear()).await?;
             self.announce();
         }
-        // The lengths are the store's word: no sum of them may overflow.
+        // The store reports the lengths: no sum of them may overflow.
         let sum = |lengths: &mut dyn Iterator<Item = u64>| lengths.fold(0_u64, u64::saturating_add);
         let bytes_freed = sum(&mut deleted.iter().map(|object| listed[object]));
         let live_bytes =
@@ -289,8 +292,8 @@ impl Task {
         })
     }
 
-    /// Deletes what is condemned and held by none, and returns it. Deletions that are cut off may still arrive: no version names these
-    /// objects again.
+    /// Deletes what is condemned and that nothing holds, and returns it. Deletions that are cut off may still arrive: no version names
+    /// these objects again.
     async fn delete(
         &mut self,
         mut asking: Asking,
@@ -305,7 +308,7 @@ impl Task {
             if !self.unless_cut_off(asking, self.holders()).await?.is_subset(&elsewhere.holders) {
                 elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
             }
-            // Roots come first: a version of which something is missing has no root any more.
+            // Roots sort first. So a version that lacks objects has no root either, except while a step deletes both side by side.
             let rest = left.split_off(left.len().min(DELETES_PER_STEP));
             let mut some = std::mem::replace(&mut left, rest);
             some.retain(|object| !elsewhere.reached.contains(object));
@@ -328,7 +331,7 @@ impl Task {
         Ok(deletes.await.map_err(ReadError::from)?)
     }
 
-    /// Deletes the labels of versions with which their devices have begun a fork.
+    /// Deletes the labels of versions if their device has begun a fork with the version.
     async fn forget_deposed(&mut self) -> Result<(), PushError> {
         let root = self.committer.root();
         if !root.snapshots.iter().any(|kept| fork::deposed_at(kept).is_some()) {
@@ -386,7 +389,7 @@ impl Task {
         Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
     }
 
-    /// The names of all that may hold an object.
+    /// The names of everything that may hold an object.
     async fn holders(&self) -> Result<BTreeSet<String>, PushError> {
         let store = self.committer.objects().store();
         let mut holders = BTreeSet::new();
@@ -403,7 +406,7 @@ fn is_holder(name: &str) -> bool {
     matches!(kind(name), Some(Kind::Reference | Kind::Head | Kind::Replica))
 }
 
-/// Refuses a listing of HEADs that lacks the drive's own, which is there: it may lack what holds others' data.
+/// Refuses a listing of HEADs that lacks the drive's own HEAD: it may lack others too, and they hold data.
 fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
     let own = head::name(drive);
     if heads.iter().any(|listed| listed.name == own) {
@@ -414,7 +417,7 @@ fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
     Err(StoreError::Damaged { name: "head/".to_owned(), reason })
 }
 
-/// What refs, the other drives of the family and replicas of them reach.
+/// All that refs, the family's other drives and their replicas reach.
 pub(crate) async fn reached_from_elsewhere(
     objects: &Objects,
     drive: uuid::Uuid,
@@ -422,11 +425,11 @@ pub(crate) async fn reached_from_elsewhere(
     let store = objects.store();
     let mut elsewhere = Elsewhere::default();
     let Elsewhere { holders, reached } = &mut elsewhere;
-    // Refs first: a clone's HEAD is put before its ref is taken away, so that one of the two is seen.
+    // Refs first: a clone's HEAD is put before its ref is deleted, so one of the two is seen.
     let references = store.list("ref/").await?;
     for listed in references.into_iter().filter(|listed| kind(&listed.name) == Some(Kind::Reference)) {
         let bytes = match store.get(&listed.name, None).await {
-            // It was withdrawn since the listing. If it is put again, the next look reads it.
+            // It was withdrawn after the listing. If it is put again, the next look reads it.
             Err(StoreError::NotFound { .. }) => continue,
             fetched => fetched?.bytes,
         };
@@ -442,7 +445,7 @@ pub(crate) async fn reached_from_elsewhere(
             reach(objects, &root, reached).await
         };
         match reached_by_it.await {
-            // The ref came too late: something of its version is deleted already, which its owner notices.
+            // The ref came too late: a part of its version is deleted already. Its owner notices that.
             Err(error) if error.is_missing() => {}
             read => read?,
         }
@@ -463,13 +466,13 @@ pub(crate) async fn reached_from_elsewhere(
         if head.state.is_here() {
             reach_version(objects, &head, reached).await?;
         }
-        // The retirement of a drive that has moved may be undone at any moment, so its HEAD is read again at each step.
+        // The retirement of a moved drive may be undone at any moment, so its HEAD is read again at each step.
         if head.state != HeadState::Moved {
             holders.insert(listed.name);
         }
     }
-    // What other drives have only a replica of here. One that is not whole (its drive lived here since, and has collected it)
-    // is nothing that could be kept.
+    // Other drives may have only a replica here. One that is incomplete (its drive lived here later, and has collected it) is not worth
+    // keeping.
     for (name, head) in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
         if head.drive != drive {
             match reach_version(objects, &head, reached).await {
@@ -508,7 +511,7 @@ pub(crate) async fn reach(
     Ok(())
 }
 
-/// What the versions that a version keeps need.
+/// Everything that the kept versions need.
 async fn reach_kept(
     objects: &Objects,
     root: &Root,
@@ -520,7 +523,7 @@ async fn reach_kept(
                 reached.insert((ObjectKind::Root, id));
                 reach(objects, &kept, reached).await?;
             }
-            // A parent's parent may have been collected; a parent or a snapshot is kept, and must be there.
+            // Only a parent's parent may have been collected: the parent and the snapshots are kept, and must be there.
             Err(error) => return Err(error),
         }
     }
