@@ -1,16 +1,16 @@
-//! Replicas: further stores that have what the first one, the primary, has.
+//! Replicas: more stores that have what the first one, the primary, has.
 //!
-//! Only the primary's HEAD commits. A replica gets each immutable object once the primary has it ([`Replicated`] hands
-//! the bytes on, so that they need not be fetched again), and after each commit whatever of that version is still missing
-//! there ([`Replica`]). When all of it is there, a *record* says so: `replica/<drive>/<epoch>-<seq>-<random>`, a copy of the
-//! primary's HEAD. A record is put over by none of another version, so that a device which was overtaken and wakes up late cannot make an
-//! old version look like the newest one. Where the primary is lost, [`promote`] makes the replica's newest version its HEAD.
+//! Only the primary's HEAD commits. A replica gets each immutable object once the primary has it ([`Replicated`] passes the bytes on, which
+//! saves fetching them again). After each commit it gets whatever else of that version is missing there ([`Replica`]). When the version is
+//! complete, a *record* says so: `replica/<drive>/<epoch>-<seq>-<random>`, a copy of the primary's HEAD. Each version has a record of its
+//! own name. So a device that was overtaken and wakes up late cannot make an old version look like the newest one. If the primary is lost,
+//! [`promote`] makes the replica's newest version its HEAD.
 //!
-//! A replica that is slow or away holds up nobody. It is caught up with as soon as it answers. What is deleted from the
-//! primary is deleted from a replica only after that has a version which was committed later.
+//! A replica that is slow or away delays nothing. It catches up as soon as it answers. An object that was deleted from the primary is
+//! deleted from a replica only after the replica has a version that was committed later.
 //!
-//! The HEAD that is followed is the one that the engine puts. A drive that goes on as a fork in place puts another one from
-//! then on, and what the replica gets is a version of the fork: nobody has to say so.
+//! A replica follows the HEAD that the engine puts. A drive that continues as a fork in place puts another HEAD from then on. The replica
+//! then gets versions of the fork: no one has to tell it.
 
 use crate::format::head;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -38,33 +38,33 @@ pub use promote::{
 pub(crate) use record::ALL as RECORDS;
 pub use worker::{Progress, Replica, Standing, Wanted};
 
-/// Objects handed on that may wait for a replica: up to 8 MiB each. What does not fit is fetched later.
+/// Objects passed on that may wait for a replica: up to 8 MiB each. The rest is fetched later.
 const OFFERS_MAX: usize = 4;
-/// For how long replicas are read first when the primary has given no answer: not each reader is to wait for that.
+/// After the primary has given no answer, replicas are read first for this long: not every reader should have to wait for the primary.
 const ASIDE: Duration = Duration::from_secs(30);
 
 /// A store with replicas, which come and go.
 pub struct Replicated {
     primary: Arc<dyn Store>,
-    /// Held to tell them something, or to copy what is told.
+    /// Held to tell the replicas something, or to copy the list.
     feeds: RwLock<Vec<Feed>>,
-    /// Where the primary is. Held with `feeds`.
+    /// The state of the primary. Held with `feeds`.
     current: Mutex<Current>,
-    /// Until when replicas are read first, the primary having given no answer.
-    // Held for looking and noting.
+    /// Until when replicas are read first, because the primary has given no answer.
+    // Held to look and to note.
     aside_until: Mutex<Option<Instant>>,
 }
 
-/// What one replica is told.
+/// The channels to one replica's task.
 struct Feed {
-    /// Where objects are read that the primary does not give.
+    /// Read for objects that the primary does not give.
     store: Arc<dyn Store>,
     offers: mpsc::Sender<(String, Bytes)>,
     deleted: mpsc::UnboundedSender<(u64, String)>,
     current: watch::Sender<Current>,
 }
 
-/// Where the primary is.
+/// The state of the primary.
 #[derive(Clone, Debug)]
 struct Current {
     /// Name of the HEAD whose changes are commits.
@@ -73,11 +73,11 @@ struct Current {
     head: Option<Bytes>,
     /// How often HEAD has changed.
     commits: u64,
-    /// How often somebody has asked to look at the replicas anew.
+    /// How often a caller has asked to look at the replicas again.
     asked: u64,
 }
 
-/// What a replica's task hears.
+/// The other end of a feed, for a replica's task.
 pub struct Changed {
     /// Objects that were put.
     offers: mpsc::Receiver<(String, Bytes)>,
@@ -87,14 +87,14 @@ pub struct Changed {
 }
 
 impl Replicated {
-    /// `primary`, for a drive and the forks that it may become. There are no replicas yet.
+    /// The store with `primary`, for a drive and the forks that it may become. It has no replicas yet.
     pub fn new(primary: Arc<dyn Store>, drive: Uuid) -> Self {
         let current = Current { name: head::name(drive), head: None, commits: 0, asked: 0 };
         let (feeds, current, aside_until) = (RwLock::default(), Mutex::new(current), Mutex::default());
         Self { primary, feeds, current, aside_until }
     }
 
-    /// Adds a replica. What is returned is for its [`Replica`]; once that is dropped, it is one no more.
+    /// Adds a replica. The result is for its [`Replica`]; once that is dropped, the store is no longer a replica.
     pub fn add(&self, store: Arc<dyn Store>) -> Changed {
         let mut feeds = self.feeds.write();
         let (offers, offered) = mpsc::channel(OFFERS_MAX);
@@ -110,8 +110,7 @@ impl Replicated {
         self.current.lock().commits
     }
 
-    /// Has replicas tried at once that are waited for, and looked at anew: what opens the family has changed, or the credentials
-    /// for a replica have.
+    /// Makes replicas that wait try at once and look again: the family's keys have changed, or the credentials for a replica have.
     pub fn look_again(&self) {
         let feeds = self.feeds.read();
         let mut current = self.current.lock();
@@ -123,7 +122,7 @@ impl Replicated {
         ObjectId::parse(name).is_some()
     }
 
-    /// What the engine has is the drive of this HEAD from now on, whether or not the put comes about.
+    /// From now on the engine's drive is that of this HEAD, whether or not the put succeeds.
     fn follows(&self, name: &str) {
         let mut current = self.current.lock();
         if current.name != name {
@@ -131,7 +130,7 @@ impl Replicated {
         }
     }
 
-    /// The HEAD `name` is this: it was put, or is what a put whose answer was lost has left.
+    /// The HEAD `name` is this now: it was put, or a get shows that a put without an answer was applied.
     fn is_now(&self, name: &str, head: &Bytes) {
         let feeds = self.feeds.read();
         let mut current = self.current.lock();
@@ -160,8 +159,8 @@ impl Replicated {
 #[async_trait]
 impl Store for Replicated {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        // What is missing or away there may be here: the name says what it is, and its seal proves it. A root is asked of
-        // the primary alone, which decides what is current.
+        // A segment that the primary lacks or cannot give may be in a replica: its name identifies it, and its seal proves it. Roots are
+        // read from the primary alone, which decides what is current.
         let may_be_here = matches!(ObjectId::parse(name), Some((ObjectKind::Segment, _)));
         let aside = may_be_here && self.aside_until.lock().is_some_and(|until| Instant::now() < until);
         if aside && let Some(fetched) = self.get_from_others(name, range.clone()).await {

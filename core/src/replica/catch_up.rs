@@ -1,4 +1,4 @@
-//! What a replica lacks of a version. What is known to be there already is not looked at again: after a commit only the map
+//! Which objects of a version a replica lacks. Objects that are known to be there are not looked at again: after a commit only the map
 //! pages that have changed are read.
 
 use crate::format::id::{ObjectId, ObjectKind};
@@ -11,21 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An object of the store.
 pub(super) type Object = (ObjectKind, ObjectId);
 
-/// What is known of what the replica has.
+/// The objects that the replica is known to have.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Objects that are there, and their lengths; 0 where it is known that they are whole.
+    /// Objects that are there, and their lengths; 0 if the object is known to be complete.
     present: BTreeMap<Object, u64>,
-    /// Versions that are there whole.
+    /// Versions that are there completely.
     versions: BTreeSet<ObjectId>,
     /// Map pages whose segments are there.
     pages: BTreeSet<BoxRef>,
 }
 
-/// What is missing of a version and of the versions that it keeps.
+/// The objects that the replica lacks of a version and of the versions that it keeps.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
-    /// Objects and their lengths, 0 where that is not known.
+    /// Objects and their lengths, 0 if the length is not known.
     pub objects: BTreeMap<Object, u64>,
     versions: Vec<ObjectId>,
     pages: Vec<BoxRef>,
@@ -38,26 +38,26 @@ impl Missing {
 }
 
 impl Known {
-    /// What a listing shows.
+    /// Starts from a listing.
     pub async fn list(store: &dyn Store) -> Result<Self, StoreError> {
         let mut known = Self::default();
         for prefix in ["seg/", "root/"] {
             let listed = store.list(prefix).await?;
             let objects =
                 listed.iter().filter_map(|listed| Some((ObjectId::parse(&listed.name)?, listed.len)));
-            // An empty one is none.
+            // An empty object does not count.
             known.present.extend(objects.filter(|(_, len)| *len > 0));
         }
         Ok(known)
     }
 
-    /// Whether the object is known to be there whole.
+    /// Whether the object is known to be complete there.
     pub fn has(&self, object: &Object) -> bool {
         self.present.get(object) == Some(&0)
     }
 
-    /// Whether the object, of so many bytes, is there whole. What was only listed may be the half that a broken put has left:
-    /// where its length is not known, it is not believed.
+    /// Whether the object, of `len` bytes, is complete there. An object that was only listed may be half of a broken put: without a known
+    /// length it is not believed.
     fn has_whole(&self, object: &Object, len: u64) -> bool {
         self.present.get(object).is_some_and(|present| *present == 0 || *present == len)
     }
@@ -67,7 +67,7 @@ impl Known {
         self.present.insert(object, 0);
     }
 
-    /// The object is there no more.
+    /// The object is no longer there.
     pub fn lost(&mut self, object: &Object) {
         self.present.remove(object);
         if object.0 == ObjectKind::Root {
@@ -84,7 +84,7 @@ impl Known {
         self.pages.extend(missing.pages);
     }
 
-    /// What is missing of the version `id`. Reads from the primary.
+    /// Finds the objects that are missing of the version `id`. Reads from the primary.
     pub async fn missing(&self, objects: &Objects, id: ObjectId, root: &Root) -> Result<Missing, ReadError> {
         let mut missing = Missing::default();
         self.add_version(objects, id, root, &mut missing).await?;

@@ -1,10 +1,10 @@
 //! Making a store a replica, and a replica the primary.
 //!
-//! The device that keeps the replica up may know nothing of a promotion while it goes on: it may still reach the former store. It puts the
-//! record of a version, looks whether the replica has a HEAD now, and only then deletes what that version does not need, which older ones
-//! may. A promotion puts HEAD, and then lists the records once more. So either that look finds the HEAD, and nothing is deleted; or HEAD was
-//! put after it, and the record before it is in the listing: then HEAD goes on to that version. Who is cut off in between has it done by
-//! the next try, unless somebody has committed there meanwhile: then there is no going on.
+//! The device that updates the replica may not know of a promotion: it may still reach the former store and continue. It puts the record of
+//! a version, then looks whether the replica has a HEAD, and only then deletes what that version does not need; older versions may need it.
+//! A promotion puts HEAD first, and then lists the records again. So there are two cases. The device's look finds the HEAD: nothing is
+//! deleted. Or HEAD was put after that look: then the record from before the look is in the listing, and HEAD continues to its version. If
+//! a promotion is cut off in between, the next try does the rest, unless another device has committed there by then: it is too late then.
 
 use super::record;
 use crate::drive::{self, DriveError};
@@ -26,19 +26,19 @@ use uuid::Uuid;
 /// Why a store cannot be a replica, or become the primary.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
-    /// It holds something else.
+    /// It holds other drives.
     #[error("the store holds other drives already")]
     OtherFamily,
-    /// It never had a version of this drive whole.
+    /// It never had a complete version of this drive.
     #[error("the store has no complete version of the drive")]
     Nothing,
-    /// It is a primary itself: it was promoted, or was one from the beginning.
+    /// It is a primary itself: it was promoted, or was one from the start.
     #[error("the store is the drive's own, and no replica")]
     Already,
-    /// The drive was here, and has left or was removed since the version was brought that the replica has.
+    /// The drive was here, and has left or was removed after the replica got its version.
     #[error(transparent)]
     Left(DriveError),
-    /// It may have become the primary, or may yet: the answer was lost.
+    /// The answer was lost: it may have become the primary, or may still do so.
     #[error("it is not known whether the replica took it: {0}")]
     Unsure(StoreError),
     /// The store failed, or an object is damaged.
@@ -52,10 +52,9 @@ impl From<StoreError> for ReplicaError {
     }
 }
 
-/// Readies `replica` for drives of `family`, whose HEADs will change there as its own `mode` says: brings the family's
-/// description, and its wrapped keys as they are now. Also called when keys have changed. Where another of the family's drives has
-/// its HEAD in `replica`, the keys there are not touched: its passphrase may have been changed there since.
-/// Returns the description that is there.
+/// Prepares `replica` for drives of `family`, whose HEADs will change there by its own `mode`: copies the family's description, and its
+/// wrapped keys as they are now. Also called after keys have changed. If another of the family's drives has its HEAD in `replica`, the keys
+/// there are not touched: its passphrase may have been changed there since. Returns the description that is there.
 pub async fn prepare(
     primary: &dyn Store,
     replica: &Arc<dyn Store>,
@@ -88,14 +87,14 @@ pub async fn prepare(
         let body = primary.get(key, None).await?.bytes;
         replica.put(key, body, When::Always).await?;
     }
-    // A passphrase that opens nothing at the primary any more opens nothing here.
+    // A passphrase that no longer opens the primary must not open the replica.
     for key in present.difference(&wanted).filter(|_| !wanted.is_empty()) {
         replica.delete(key).await?;
     }
     Ok(there)
 }
 
-/// Whether any drive of the family has its HEAD in `replica`. One that cannot be read counts.
+/// Whether any drive of the family has its HEAD in `replica`. A HEAD that cannot be read counts.
 async fn is_primary(replica: &Arc<dyn Store>, mode: Mode, sealer: &Sealer) -> Result<bool, ReplicaError> {
     match drive::heads(&*with_heads(replica.clone(), mode), sealer).await {
         Ok(heads) => Ok(!heads.is_empty()),
@@ -104,9 +103,8 @@ async fn is_primary(replica: &Arc<dyn Store>, mode: Mode, sealer: &Sealer) -> Re
     }
 }
 
-/// Refuses a store in which the drive has a HEAD of its own: it was promoted, or is the primary of others. Nothing may be
-/// put or deleted there on a replica's behalf. Where the drive has been there and is no more, the epoch in which it was said so is
-/// returned.
+/// Refuses a store in which the drive has a HEAD of its own: it was promoted, or is the primary of others. A replica's worker must not put
+/// or delete anything there. If the drive was there and is no longer, returns the epoch of the HEAD that says so.
 pub async fn check_no_primary(
     replica: &Arc<dyn Store>,
     mode: Mode,
@@ -119,7 +117,7 @@ pub async fn check_no_primary(
     }
 }
 
-/// The HEAD that the drive has or had in the replica, which is the store with HEADs as its family there says.
+/// The HEAD that the drive has or had in the replica. `replica` is that store with HEADs by the mode of its family.
 async fn head_there(
     replica: &dyn Store,
     sealer: &Sealer,
@@ -136,14 +134,14 @@ async fn head_there(
     }
 }
 
-/// The primary's HEAD of the newest version of a drive that the replica has whole.
+/// The primary's HEAD of the newest version of a drive that is complete in the replica.
 pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result<Head, ReplicaError> {
     let names = record::names(replica, drive).await?;
     let name = names.last().ok_or(ReplicaError::Nothing)?;
     Ok(read(replica, sealer, name).await?)
 }
 
-/// The same of each drive that has a replica here.
+/// The same for each drive that has a replica here.
 pub(crate) async fn newest_of_all(
     replica: &dyn Store,
     sealer: &Sealer,
@@ -152,7 +150,7 @@ pub(crate) async fn newest_of_all(
     for mut name in record::newest_of_all(replica).await? {
         loop {
             match read(replica, sealer, &name).await {
-                // It was tidied away, because there are later ones by now.
+                // It was tidied away: there are later ones by now.
                 Err(error) if error.is_missing() => match record::newest_after(replica, &name).await? {
                     Some(later) => name = later,
                     None => return Err(error),
@@ -172,12 +170,12 @@ async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, 
     Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })
 }
 
-/// The version with which the replica would become the primary: the newest that it has whole.
+/// The version with which the replica would become the primary: the newest one that is complete there.
 ///
-/// A replica that the drive has moved to and left again has versions from before that as well. Those are as old as they look, and the drive
-/// lives on elsewhere: only a version that was brought since, from a primary of a later epoch, says that it is a replica once more. Where
-/// there is none this is refused, or the drive as it was when it left is what becomes of it for whoever `accepts_loss`: of older versions
-/// something may have been deleted here.
+/// A replica to which the drive has moved, and which it has left again, also has versions from before that. They are old, and the drive
+/// lives on elsewhere. Only a version that came later, from a primary of a later epoch, shows that the store is a replica again. If there
+/// is none, this is refused. A caller that `accepts_loss` gets the drive as it was when it left: of older versions some objects may be
+/// deleted here.
 pub async fn candidate(replica: &Objects, drive: Uuid, accepts_loss: bool) -> Result<Head, ReplicaError> {
     let (store, sealer) = (replica.store().as_ref(), replica.sealer());
     let newest = newest(store, sealer, drive).await?;
@@ -205,26 +203,26 @@ fn order(version: ObjectId) -> (Epoch, u64) {
 /// How a replica is to become the primary.
 #[derive(Clone, Copy, Debug)]
 pub struct Promotion {
-    /// Its epoch there is above this one.
+    /// Its epoch there is higher than this one.
     pub above: Epoch,
-    /// Another device may have the drive in the former store, which cannot be asked: then the version is kept that this device goes on
-    /// from with what it has not uploaded, and becomes a fork here should that store never come back.
+    /// The former store cannot be asked, and another device may have the drive there. Then the version that this other device continues is
+    /// kept. So its changes that are not uploaded can become a fork here, should that store never come back.
     pub is_away: bool,
-    /// Also where the drive may live on elsewhere: see [`candidate`].
+    /// Also if the drive may live on elsewhere: see [`candidate`].
     pub accepts_loss: bool,
 }
 
 /// A replica that has become the primary.
 #[derive(Clone, Debug)]
 pub struct Promoted {
-    /// Its HEAD, held by nobody.
+    /// Its HEAD. No device holds it.
     pub head: Head,
-    /// The former primary's HEAD of the version with which it begins.
+    /// The former primary's HEAD of the version with which the replica begins.
     pub with: Head,
 }
 
-/// Makes the replica's newest version its HEAD, in an epoch above all that is known, held by nobody. `replica` is the store
-/// with HEADs as its family there says.
+/// Makes the replica's newest version its HEAD, held by no device, in an epoch above all known ones. `replica` is the store with HEADs by
+/// the mode of its family there.
 pub async fn promote(
     replica: &Objects,
     drive: Uuid,
@@ -241,7 +239,7 @@ pub async fn promote(
             }
             return Err(ReplicaError::Already);
         }
-        // One that was retired is a primary no more.
+        // A store from which the drive was retired is no longer a primary.
         Some((head, _)) => choose(newest, head, sealer, promotion.accepts_loss)?,
         None => newest,
     };
@@ -250,7 +248,7 @@ pub async fn promote(
     Ok(Promoted { head, with: later.unwrap_or(newest) })
 }
 
-/// The version with which a primary began that nobody has open and nobody has committed to since.
+/// The version with which a primary began, if no device has it open and none has committed since.
 async fn not_gone_on_from(replica: &Objects, head: &Head) -> Result<Option<ObjectId>, ReadError> {
     if head.state != HeadState::Released {
         return Ok(None);
@@ -262,10 +260,10 @@ async fn not_gone_on_from(replica: &Objects, head: &Head) -> Result<Option<Objec
     Ok(Some(head.parent).filter(|_| fork::is_kept_copy(&root)))
 }
 
-/// Goes on from the version `with`, of which `primary` was made just now, to a later one whose record is there by now. Returns the HEAD in
-/// the end, and the record's if it is a later one.
+/// Moves HEAD from the version `with`, of which `primary` was just made, to a later one whose record is there by now. Returns the final
+/// HEAD, and the record's if it is a later one.
 ///
-/// The replica is the primary already, so whatever fails here leaves that to be done again.
+/// The replica is the primary already, so the next try has to repeat whatever fails here.
 async fn go_on(
     replica: &Objects,
     mut primary: (Head, Etag),
@@ -286,8 +284,8 @@ async fn go_on(
     Ok((primary.0, last))
 }
 
-/// The newest version that the replica has and that is later than the version `than`. A record that cannot be read is none: whoever put it
-/// does not take it for put, and deletes nothing for it.
+/// The newest version in the replica that is later than the version `than`. A record that cannot be read does not count: the device that
+/// put it does not believe it is there either, and deletes nothing because of it.
 async fn later_than(replica: &Objects, drive: Uuid, than: ObjectId) -> Result<Option<Head>, ReadError> {
     let (store, sealer) = (replica.store().as_ref(), replica.sealer());
     let than = record::name_of(drive, than);
@@ -296,7 +294,7 @@ async fn later_than(replica: &Objects, drive: Uuid, than: ObjectId) -> Result<Op
         match map::read(store, name, None, decode).await {
             Ok((head, _)) => return Ok(Some(head)),
             Err(ReadError::Format { .. }) => {}
-            // It was tidied away, so there is a later one.
+            // It was tidied away: there is a later one.
             Err(error) if error.is_missing() => {}
             Err(error) => return Err(error),
         }
@@ -311,7 +309,7 @@ fn unsure(error: ReadError) -> ReplicaError {
     })
 }
 
-/// Puts a HEAD over the one `before` that makes the version of the record `newest` the current one.
+/// Puts a HEAD over the HEAD `before`. It makes the version of the record `newest` the current one.
 async fn put_head(
     replica: &Objects,
     newest: &Head,
@@ -320,7 +318,7 @@ async fn put_head(
     device: &Device,
 ) -> Result<(Head, Etag), ReplicaError> {
     let store = replica.store().as_ref();
-    // It is what its record says, and can be read.
+    // The version is what its record says, and can be read.
     let version = replica.root(newest.root, Some(newest.root_hash)).await?;
     let known = before.as_ref().map_or(Epoch(0), |(head, _)| head.epoch);
     let epoch = Epoch(known.max(newest.epoch).max(promotion.above).0 + 1);
@@ -358,8 +356,8 @@ async fn put_head(
     match store.get(&name, None).await {
         // The answer was lost.
         Ok(found) if found.bytes == encoded => Ok((head, found.etag)),
-        // Another HEAD is there now, which keeps the put from being applied later. The same one under another etag does not: on a store
-        // without compare-and-swap whoever came too late may have handed it on to a turn below ours.
+        // Another HEAD is there now, so the put cannot be applied later. The same HEAD under another etag is no proof: on a store without
+        // compare-and-swap a device that came too late may have passed it on to a turn below ours.
         Ok(found) if old.is_none() || head::peek(&found.bytes) != old => {
             match Head::decode(replica.sealer(), &found.bytes) {
                 Ok(head) if !head.state.is_here() => Err(error.into()),
@@ -371,33 +369,33 @@ async fn put_head(
     }
 }
 
-/// A store that a drive has left while it was away.
+/// A store that the drive has left while that store was away.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
-    /// The epoch that the drive has had in its new store from the beginning.
+    /// The epoch with which the drive began in its new store.
     pub at: Epoch,
-    /// Epoch and number of the version with which it began there.
+    /// Epoch and number of the version with which the drive began there.
     pub with: (Epoch, u64),
 }
 
-/// What came of telling a former store.
+/// The outcome of telling a former store.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It has to be told nothing: another device may have done it.
+    /// There is nothing to tell: another device may have done it.
     Already,
     /// It knows now.
     Now {
-        /// What the drive is called there that has the newest version of it, if the new store lacks that.
+        /// The name there of the drive that has the newest version, if the new store lacks that version.
         left_behind: Option<String>,
     },
 }
 
-/// Tells the drive's former store, which was away when a replica of it was promoted, that the drive has moved `to` where it
-/// goes on from what it `left` with. Whoever goes on here is fenced, and what only that device has becomes a fork. What was uploaded
-/// here that the replica did not get becomes a drive of its own here.
+/// Tells the drive's former store, which was away when a replica of it was promoted, that the drive has moved `to` another store. The drive
+/// continues there from the version that it `left` with. A device that has the drive open here is fenced, and its changes that are not
+/// uploaded become a fork. A version that was uploaded here and did not reach the replica becomes a drive of its own here.
 ///
-/// Another device may have told it. It may even have become the drive's store again since, by way of having been a replica of the new
-/// one: then it has a record of a version that is not older than the promotion.
+/// Another device may have told the store already. The drive may even live here again by now, if this store became a replica of the new one
+/// and was promoted: then it has a record of a version that is not older than the promotion.
 pub async fn retire_former(
     objects: &Objects,
     drive: Uuid,
@@ -424,7 +422,7 @@ pub async fn retire_former(
         },
         false => None,
     };
-    // Who has committed since is looked at anew by the next try.
+    // If a device commits first, this fails, and the next try looks again.
     drive::retire_over_others(objects, (&head, etag), to, device).await?;
     Ok(Told::Now { left_behind })
 }

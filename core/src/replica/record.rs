@@ -8,13 +8,13 @@ use crate::units::Epoch;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Records that are kept: who lists them has time to read the newest.
+/// Records that are kept: a reader that has listed them has time to read the newest.
 const KEPT: usize = 4;
 
-/// Where the records of all drives are.
+/// The area of all drives' records.
 pub(crate) const ALL: &str = "replica/";
 
-/// Where the records of a drive are.
+/// The area of a drive's records.
 pub(super) fn prefix(drive: Uuid) -> String {
     format!("replica/{}/", drive.simple())
 }
@@ -24,19 +24,19 @@ pub(super) fn name(head: &Head) -> String {
     name_of(head.drive, head.root)
 }
 
-/// The name of the record of a drive's version: a later version's name is greater.
+/// The name of the record of a drive's version. A later version has a greater name.
 pub(super) fn name_of(drive: Uuid, root: ObjectId) -> String {
     format!("{}{:016x}-{:016x}-{:032x}", prefix(drive), root.epoch.0, root.seq, root.unique)
 }
 
-/// The epoch of the version that a record of this name tells of.
+/// The epoch of the version that a record of this name is for.
 pub(super) fn epoch(name: &str) -> Option<Epoch> {
     let version = name.rsplit_once('/')?.1;
     u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
 }
 
-/// Whether the bytes of a record say that its version is here: what a broken put has left does not. Where the drive itself has been here
-/// and `left` in that epoch, nor does one from before.
+/// Whether the bytes of a record say that its version is here. What a broken put has left does not. If the drive lived here itself and
+/// `left` in that epoch, nor does an older record.
 pub(super) fn counts(sealer: &Sealer, left: Option<Epoch>, record: &[u8]) -> bool {
     Head::decode(sealer, record).is_ok_and(|head| left.is_none_or(|left| head.epoch > left))
 }
@@ -61,14 +61,14 @@ pub(super) async fn newest_of_all(store: &dyn Store) -> Result<Vec<String>, Stor
     Ok(newest.into_values().collect())
 }
 
-/// The last record of the same drive, if it is a later one than `name`.
+/// The last record of the same drive, if it is later than `name`.
 pub(super) async fn newest_after(store: &dyn Store, name: &str) -> Result<Option<String>, StoreError> {
     let Some((drive, _)) = name.rsplit_once('/') else { return Ok(None) };
     let listed = store.list(&format!("{drive}/")).await?;
     Ok(listed.into_iter().map(|listed| listed.name).max().filter(|last| &**last > name))
 }
 
-/// Deletes records that are long past. One that stays does no harm.
+/// Deletes records that are out of date. One that stays does no harm.
 pub(super) async fn tidy(store: &dyn Store, names: &[String]) {
     for name in names.iter().rev().skip(KEPT) {
         if store.delete(name).await.is_err() {

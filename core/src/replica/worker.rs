@@ -21,73 +21,73 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Objects on their way at once: up to 8 MiB each in memory.
+/// Objects in flight: up to 8 MiB each in memory.
 const PUTS_AT_ONCE: usize = 4;
-/// While the drive is written to, a replica that is away is tried at least so often; while it is not, more and more rarely.
+/// While the drive is written to, a replica that is away is tried at least this often; otherwise more and more rarely.
 const BUSY: Duration = Duration::from_secs(60);
 
 /// A replica of what one engine commits.
 pub struct Replica {
     store: Arc<dyn Store>,
-    /// Of the primary.
+    /// Objects of the primary.
     objects: Arc<Objects>,
-    /// As it is on the replica.
+    /// The description that is in the replica.
     family: Family,
-    /// Whether it has the keys as they are now, as far as is known.
+    /// Whether the replica is believed to have the current keys.
     prepared: bool,
-    /// What was last asked for.
+    /// The last request to look again that was served.
     asked: u64,
     changed: Changed,
     known: Option<Known>,
-    /// The last records that were there: what is known holds only as long as they are.
+    /// The last records that were there: what is known of the replica holds only as long as they are.
     records: Vec<String>,
-    /// The replica asks not to be asked before.
+    /// The replica asks not to be tried before.
     busy_until: Option<Instant>,
     progress: watch::Sender<Progress>,
-    /// What is to be deleted once a version is here that was committed later.
+    /// Objects to delete once a version is here that was committed later.
     doomed: VecDeque<(u64, String)>,
 }
 
-/// How far a replica is.
+/// The progress of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The newest version that is there whole.
+    /// The newest version that is complete there.
     pub version: Option<ObjectId>,
     /// When that was committed, Unix time in ms.
     pub committed_ms: u64,
     /// Bytes known to be missing.
     pub behind_bytes: u64,
-    /// How often HEAD had changed, as [`super::Replicated::commits`] counts, when it had all.
+    /// How often HEAD had changed, as [`super::Replicated::commits`] counts, when the replica had everything.
     pub commits: u64,
-    /// How it stands.
+    /// The state of the replica.
     pub standing: Standing,
 }
 
-/// How a replica stands.
+/// The state of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// It was not looked at yet.
+    /// Nothing has looked at it yet.
     #[default]
     Unknown,
-    /// It lacks something, which is on its way.
+    /// It lacks something, which is in flight.
     Behind,
     /// It has the current version.
     UpToDate,
-    /// It cannot be written to now, for this reason; it is tried again.
+    /// It cannot be written to now, for this reason. It is tried again.
     Trouble(String),
-    /// It has what it had when that was wanted.
+    /// Updating was paused: it keeps what it had.
     Paused,
 }
 
-/// What is wanted of a replica.
+/// What the caller wants of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// That it has what the primary has.
+    /// It gets what the primary has.
     #[default]
     Kept,
-    /// That nothing goes to it; what is on its way is cut off.
+    /// Nothing goes to it, and puts in flight are cut off.
     Paused,
-    /// That its task ends.
+    /// Its task ends.
     Ended,
 }
 
@@ -110,12 +110,12 @@ impl Replica {
         }
     }
 
-    /// How far it is.
+    /// The progress of this replica.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// Keeps the replica up with the primary, as far as it is `wanted`, until the primary's side is dropped and everything it had is here.
+    /// Keeps the replica up to date as far as that is `wanted`, until the primary's side is dropped and all that it had is here.
     pub async fn run(mut self, mut wanted: watch::Receiver<Wanted>) {
         loop {
             let now = *wanted.borrow_and_update();
@@ -129,13 +129,13 @@ impl Replica {
         }
     }
 
-    /// May be cut off anywhere: whatever was begun is found out anew.
+    /// May be cut off anywhere: the next run finds out what is missing.
     async fn stand(&mut self, wanted: Wanted) {
         match wanted {
             Wanted::Kept => in_background(self.follow()).await,
             Wanted::Paused => {
                 self.progress.send_modify(|progress| progress.standing = Standing::Paused);
-                // What is handed on meanwhile would only fill the memory.
+                // Objects that are passed on meanwhile would only fill the memory.
                 while self.changed.offers.recv().await.is_some() {}
             }
             Wanted::Ended => {}
@@ -145,7 +145,7 @@ impl Replica {
     async fn follow(&mut self) {
         let mut backoff = Backoff::unwatched();
         if let Some(busy_until) = self.busy_until {
-            // It was asked for before what was wanted changed.
+            // The replica asked for this time before `wanted` changed.
             let least = busy_until.saturating_duration_since(Instant::now());
             let commits = self.changed.current.borrow().commits;
             self.wait((least, least), commits).await;
@@ -163,7 +163,7 @@ impl Replica {
             let reason = error.to_string();
             tracing::warn!(error = reason, "a replica lags behind; trying again");
             self.progress.send_modify(|progress| progress.standing = Standing::Trouble(reason));
-            // While it is away the keys may change, also by another device.
+            // While it is away the keys may change, even by another device.
             self.prepared = false;
             let hint = match &error {
                 ReplicaError::Read(error) => retry::hint(error),
@@ -174,9 +174,9 @@ impl Replica {
         }
     }
 
-    /// Brings all that there is, and what is handed on until HEAD changes. False once that cannot change any more.
+    /// Brings all that is missing, and what is passed on until HEAD changes. False once it can no longer change.
     async fn keep_up(&mut self, current: &Current, backoff: &mut Backoff) -> Result<bool, ReplicaError> {
-        // What was put before HEAD changed has all been handed on by now.
+        // All that was put before HEAD changed has been passed on by now.
         while let Ok(offer) = self.changed.offers.try_recv() {
             self.take(offer).await?;
         }
@@ -190,8 +190,8 @@ impl Replica {
         }
     }
 
-    /// Waits for the next try: for `time` where nothing happens, no longer than [`BUSY`] where there is more to bring than
-    /// after so many `commits`, and only for `least`, which the replica asked for, once somebody asks. What is handed on meanwhile would
+    /// Waits for the next try. If nothing happens, it waits for `time`; with more to bring than after `commits` commits, for [`BUSY`] at
+    /// most; and after a request to look again only for `least`, which the replica asked for. Objects that are passed on meanwhile would
     /// only fill the memory.
     async fn wait(&mut self, (time, least): (Duration, Duration), commits: u64) {
         let begun = Instant::now();
@@ -213,8 +213,8 @@ impl Replica {
         }
     }
 
-    /// Puts objects that were handed on, as many at once as there are. One that fails is fetched later; the error is of a replica
-    /// that takes nothing now.
+    /// Puts objects that were passed on, several at once if there are more. An object whose put fails is fetched later. An error means that
+    /// the replica takes nothing now.
     async fn take(&mut self, first: (String, Bytes)) -> Result<(), StoreError> {
         let mut offers = vec![first];
         while let (true, Ok(offer)) = (offers.len() < PUTS_AT_ONCE, self.changed.offers.try_recv()) {
@@ -245,8 +245,8 @@ impl Replica {
         failed
     }
 
-    /// Which records are to be there the next time: the last two, since of one alone it is not known whether what it tells of was
-    /// still there when it was put. None of as few is tidied away before others have come.
+    /// Notes which records must still be there next time: the last two. One alone does not show whether the objects were still there when
+    /// it was put. The last two are never tidied away before newer ones exist.
     fn remember(&mut self, records: &[String], put: &str, is_there: bool) {
         self.records = records.to_vec();
         if is_there && !records.iter().any(|record| record == put) {
@@ -256,13 +256,14 @@ impl Replica {
         self.records.drain(..self.records.len().saturating_sub(2));
     }
 
-    /// What is known of the replica is not so any more.
+    /// What was known of the replica no longer holds.
     fn forget(&mut self) {
         (self.prepared, self.known) = (false, None);
         self.records.clear();
     }
 
-    /// Brings what the current version needs and is not there, then its record, and then deletes what was deleted before it.
+    /// Brings what the current version needs and is missing, then its record. Then deletes what was deleted from the primary before that
+    /// version.
     async fn catch_up(&mut self, current: &Current) -> Result<(), ReplicaError> {
         while let Ok(deleted) = self.changed.deleted.try_recv() {
             self.doomed.push_back(deleted);
@@ -272,13 +273,13 @@ impl Replica {
         let mut left =
             check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
         let records = record::names(&*self.store, head.drive).await?;
-        // A record that is gone went with all else: somebody has emptied the store, or made it anew.
+        // If a record is gone, so is everything else: somebody has emptied the store, or made it again.
         if self.records.iter().any(|record| !records.contains(record)) {
             self.forget();
         }
         let mut is_believed = true;
         if !self.prepared {
-            // Where even that is missing, so may be what a record that is there tells of.
+            // If even the family is missing, the objects of a recorded version may be missing too.
             if let Err(error) = self.store.head(family::NAME).await {
                 if !matches!(error, StoreError::NotFound { .. }) {
                     return Err(error.into());
@@ -288,13 +289,13 @@ impl Replica {
             }
             let (primary, sealer) = (self.objects.store().as_ref(), self.objects.sealer());
             self.family = prepare(primary, &self.store, &self.family, sealer).await?;
-            // As that says it is, it may be a primary after all.
+            // The description there decides the mode, and by that the store may be a primary after all.
             left = check_no_primary(&self.store, self.family.mode, self.objects.sealer(), head.drive).await?;
             self.prepared = true;
         }
         let (name, last) = (record::name(&head), records.last());
         let sealer = self.objects.sealer().clone();
-        // What this primary brings is from before that too, if it is one that the drive has left itself.
+        // If the drive has left this primary too, all that it brings is older as well.
         let left = left.filter(|left| *left < head.epoch);
         let counts = |record: &[u8]| record::counts(&sealer, left, record);
         let is_recorded =
@@ -305,8 +306,8 @@ impl Replica {
             check_no_primary(&self.store, self.family.mode, &sealer, head.drive).await?;
             if !is_recorded && last.is_none_or(|last| *last <= name) {
                 let record = Bytes::from(head.encode(&sealer));
-                // Another device's record of this version may say otherwise who holds it; either one leads to what is here whole. One
-                // from before the drive was here itself is put over: it does not say that this is a replica once more.
+                // Another device's record of this version may name another holder; both lead to the version that is complete here. A record
+                // from before the drive lived here itself is overwritten: it does not say that this is a replica again.
                 immutable::put_over_damage(&*self.store, &name, record, counts).await?;
             }
             record::tidy(&*self.store, &records).await;
@@ -319,7 +320,7 @@ impl Replica {
             commits: current.commits,
             standing: Standing::UpToDate,
         });
-        // Where another device has brought a later version, what to delete is for it to say.
+        // If another device has brought a later version, that device decides what to delete.
         if last.is_none_or(|last| *last <= name) && !self.doomed.is_empty() {
             check_no_primary(&self.store, self.family.mode, &sealer, head.drive).await?;
             self.delete(head.drive, current.commits).await?;
@@ -344,7 +345,7 @@ impl Replica {
         self.progress.send_modify(|progress| {
             (progress.standing, progress.behind_bytes) = (Standing::Behind, behind);
         });
-        // Segments first: a root that is there names nothing that is not.
+        // Segments first: a root that is there names nothing that is missing.
         let (roots, segments): (Vec<_>, Vec<_>) =
             missing.objects.iter().partition(|((kind, _), _)| *kind == ObjectKind::Root);
         for part in [segments, roots] {
@@ -354,7 +355,7 @@ impl Replica {
                 .collect();
             let mut copies = stream::iter(copies).buffer_unordered(PUTS_AT_ONCE);
             while let Some(copied) = copies.next().await {
-                // What is done is not done again, should another one fail.
+                // Copies that are done are not repeated if another one fails.
                 known.gained(copied?);
             }
         }
@@ -364,7 +365,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Deletes what was deleted from the primary before HEAD changed to what is here now.
+    /// Deletes what was deleted from the primary before HEAD changed to the version that is here.
     async fn delete(&mut self, drive: Uuid, commits: u64) -> Result<(), ReadError> {
         if self.doomed.is_empty() || self.others_are_here(drive).await? {
             return Ok(());
@@ -379,8 +380,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether another drive of the family, such as a clone or a fork, is here too, as in a replica or as in its own store (this
-    /// one may have been a primary): what it needs here may be more than what it needs at the primary. Then nothing is deleted.
+    /// Whether another drive of the family, such as a clone or a fork, is here too, in a replica or in its own store (this one may have
+    /// been a primary). It may need more here than it needs at the primary. Then nothing is deleted.
     async fn others_are_here(&self, drive: Uuid) -> Result<bool, ReadError> {
         for (all, own) in [(record::ALL, record::prefix(drive)), (head::ALL, head::name(drive))] {
             let listed = self.store.list(all).await?;
@@ -388,13 +389,13 @@ impl Replica {
                 return Ok(true);
             }
         }
-        // Somebody looks at a version, or makes a drive of it.
+        // A reader has a version open, or a drive is being made of one.
         Ok(!self.store.list("ref/").await?.is_empty())
     }
 }
 
-/// Copies an object of `len` bytes, where that is known, after every part of it was opened: what is damaged on its way must not be
-/// taken for a copy. Returns what it was. What a broken put has left under its name is put over.
+/// Copies an object of `len` bytes (0 if that is not known) after opening every part of it: an object that was damaged on its way must not
+/// count as a copy. Returns the object. The remains of a broken put under its name are overwritten.
 async fn copy(
     store: &Arc<dyn Store>,
     objects: &Arc<Objects>,
