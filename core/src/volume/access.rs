@@ -1,4 +1,4 @@
-//! What an opening asks for, and why it is refused.
+//! The ways to open a drive, and the reasons to refuse.
 
 use crate::disk::Disk;
 use crate::format::head::Head;
@@ -23,53 +23,53 @@ pub struct Environment {
     pub cache: Arc<dyn Disk>,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Counts what is asked of it, and of the drive's other stores. `store` has to be connected with it, or built on [`Meter::on`]: what
-    /// goes past that is not counted.
+    /// Counts requests to this store, and to the drive's other stores. `store` has to be connected with it, or built on [`Meter::on`]:
+    /// other requests are not counted.
     pub meter: Meter,
     /// The family's keys.
     pub sealer: Arc<Sealer>,
-    /// Map pages that are remembered.
+    /// Map pages that are cached.
     pub pages: PageCache,
 }
 
-/// What for.
+/// How a drive is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To write: the drive is taken.
     Write {
-        /// Who may be fenced by that, of those who hold it.
+        /// Which holder may be fenced.
         over: Over,
-        /// A file system on it has stayed mounted since it was open last. What others have committed since can not be
-        /// shown to it: it goes on as a fork, also where nothing is unsent.
+        /// A file system on it has stayed mounted since the drive was last open. It must not see what others have committed since. It
+        /// continues as a fork, even if nothing is unsent.
         mounted: bool,
     },
-    /// To write while the store is away, if the version that this device saw last is its own. The drive is taken as soon
-    /// as the store answers; has somebody else written by then, what was written here is a fork.
+    /// To write while the store is away, if the version that this device saw last is its own. The drive is taken once the store answers. If
+    /// another device has written by then, what was written here is a fork.
     Away {
         /// As above.
         mounted: bool,
     },
-    /// To look at one version; nothing in the store changes, and what is written is thrown away.
+    /// To read one version. Nothing in the store changes, and writes are discarded.
     Look {
         /// The version, and BLAKE3 of its object.
         root: (ObjectId, [u8; 32]),
     },
 }
 
-/// From whom a drive may be taken that another device holds.
+/// Which device's hold may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
-    /// From nobody.
+    /// No device's.
     Nobody,
-    /// From this device, if it still holds the drive in this epoch: a person has seen both. The epoch alone would not do: a store that
-    /// was restored gives it a second time, perhaps to another device.
+    /// This device's, if it still holds the drive in this epoch: a person has seen both. The epoch alone would not do: a restored store
+    /// gives it a second time, perhaps to another device.
     Holder {
         /// The device.
         device: Uuid,
         /// Its epoch.
         epoch: Epoch,
     },
-    /// From anybody.
+    /// Any device's.
     Anybody,
 }
 
@@ -92,7 +92,8 @@ impl OpenError {
     }
 }
 
-/// Why a drive was not opened. Nothing was changed, here or in the store, unless it says so.
+/// Why a drive was not opened. A refusal changes nothing, here or in the store. If the store or the local disk fails, the drive may be
+/// taken already.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another device has it open.
@@ -113,10 +114,10 @@ pub enum OpenError {
         /// Records that are only here.
         unsent: u64,
     },
-    /// The drive lives in another store now, and this device has nothing that it lacked here.
+    /// The drive lives in another store now, and this store has all changes of this device.
     #[error("the drive was moved to another store")]
     Moved {
-        /// Its address, if that was said.
+        /// Its address, if the HEAD names it.
         to: Option<String>,
     },
     /// Others wrote since, and this device has changes that they do not have.
@@ -127,13 +128,13 @@ pub enum OpenError {
         /// The name of the device that wrote last.
         by: String,
     },
-    /// They are a fork, but no version that they build on is kept in the store.
+    /// This device's changes are a fork, but the store has no version that they build on.
     #[error("the version that {unsent} changes of this computer build on is gone from the store")]
     NoForkPoint {
         /// Records that are only here.
         unsent: u64,
     },
-    /// The store is away, and the version that was seen last is another device's, or is not known whole.
+    /// The store is away, and the version that was seen last is another device's, or is not known completely.
     #[error("the version of the drive that this computer saw last is not its own")]
     NotSeen,
     /// The store's version lacks something that this device has seen there, and the version that had it is gone.
@@ -143,12 +144,12 @@ pub enum OpenError {
     RolledBack {
         /// The epoch of HEAD.
         found: Epoch,
-        /// The epoch of the version that is known here. It may be lower: the store may have gone on from an older one.
+        /// The epoch of the version that is known here. It may be lower: the store may have continued from an older version.
         known: Epoch,
         /// Records that are only here.
         unsent: u64,
     },
-    /// A copy of this device's files has written to the drive. Nothing is only here, but the store cannot show that its version
+    /// A copy of this device's files has written to the drive. No changes are only here, but the store cannot show that its version
     /// contains all that this device has uploaded.
     #[error("a copy of this computer's files has written to the drive")]
     CopyWrote,

@@ -24,7 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Blocks that there is room for in bitmaps: a drive may grow while it is open.
+/// The number of blocks for which bitmaps have space: a drive may grow while it is open.
 pub(super) fn capacity(size_blocks: u64) -> u64 {
     const TIB: u64 = (1 << 40) / crate::units::BLOCK_BYTES;
     (size_blocks * 16)
@@ -49,14 +49,14 @@ pub(super) struct Assembly {
     pub pinned: Pinned,
 }
 
-/// Puts them together, and sets to work what goes on for as long as the drive is open.
+/// Puts them together, and starts the tasks that run while the drive is open.
 pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     let Assembly { journal, cache, disk, map, meter, limits, root, root_id, applied, size, writer, pinned } =
         assembly;
-    // Before there is anybody who takes chunks out.
+    // This comes before anything can evict chunks.
     cache.pin(&pinned.below(cache.valid().capacity()))?;
     let dirty = journal.clone();
-    // Where nothing is pushed, whatever was written is.
+    // If nothing is pushed, all that was written stays dirty.
     let is_dirty = move |blocks| dirty.is_dirty(blocks);
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     let (survey, beginning) = match limits.metadata_first {
@@ -70,7 +70,7 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     puller.set_background(!limits.pull_paused);
     let (pusher, rememberer) = writer.unzip();
     let remembered = rememberer.clone();
-    // Nothing of a version that is only looked at is ever pushed: its journal keeps what the cache does not take.
+    // A version that is only read is never pushed: its journal keeps what the cache does not take.
     let committed = move || remembered.as_ref().map(|remembered| remembered.lsn());
     let applied_durable = Arc::new(AtomicU64::new(0));
     let stuck = pusher.as_ref().map(Pusher::is_stuck);
@@ -105,7 +105,7 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         applied_durable,
         resizing: Mutex::new(()),
     });
-    // They end where there is no volume: not before it is there.
+    // These tasks end if there is no volume, so they start only now.
     volume.pins.begin(&volume);
     volume.survey.begin(beginning, &volume);
     Ok(volume)

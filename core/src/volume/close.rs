@@ -16,7 +16,7 @@ pub struct VolumeDevice(pub Arc<Volume>);
 
 impl BlockDevice for VolumeDevice {
     fn geometry(&self) -> DeviceGeometry {
-        // A version that is only looked at takes writes too, and throws them away: ext4 has to replay its journal.
+        // A version that is only read takes writes too, and discards them: ext4 has to replay its journal.
         DeviceGeometry { size_bytes: self.0.size_blocks() * BLOCK_BYTES, read_only: false }
     }
 
@@ -52,7 +52,7 @@ impl BlockDevice for VolumeDevice {
 }
 
 impl Volume {
-    /// Grows the drive. What is larger is zero.
+    /// Grows the drive. The new part reads as zeros.
     pub async fn grow(&self, size_blocks: u64) -> Result<(), DeviceError> {
         self.check_open()?;
         {
@@ -70,29 +70,29 @@ impl Volume {
         Ok(())
     }
 
-    /// From here on requests are refused. What was answered stays as durable as it was.
+    /// From here on requests are refused. Writes that were answered stay as durable as they were.
     pub fn stop_serving(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Lets what is written while the file system is being unmounted use the journal's reserve.
+    /// Lets writes use the journal's reserve while the file system is being unmounted.
     pub fn prepare_to_close(&self) {
         self.journal.open_reserve();
     }
 
-    /// It could not be unmounted: programs go on writing, and the reserve is kept for the next time.
+    /// The unmount failed: programs continue to write, and the reserve is kept for the next try.
     pub fn stays_open(&self) {
         self.journal.close_reserve();
     }
 
-    /// Makes everything durable here, so that the next open has little to replay: no more than the cache has no room for.
+    /// Makes everything durable here, so that the next open replays only what the cache has no space for.
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let durable = self.journal.flush().await?;
         self.apply(durable).await.map_err(DeviceError::Failed)?;
         super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 
-    /// Ends everything that works on this device's files of the drive, so that the next opening is alone with them.
+    /// Ends everything that works on this device's files of the drive: the next opening must be alone with them.
     pub async fn shut_down(&self) -> Result<(), DeviceError> {
         self.stop_serving();
         if let Some(pusher) = &self.pusher {
@@ -112,14 +112,14 @@ impl Volume {
         settled
     }
 
-    /// Pushes what is left and tells the store that nobody has the drive open any more.
+    /// Pushes what is left, and says in HEAD that the drive is no longer open.
     pub async fn release(&self) -> Result<(), PushError> {
         let Some(pusher) = &self.pusher else { return Ok(()) };
         if !pusher.state().borrow().is_taken && !self.has_unsent() {
-            // HEAD is as this device left it before.
+            // HEAD is still as this device left it.
             return Ok(());
         }
-        // Whoever closes a drive does not wait for its garbage.
+        // Closing a drive does not wait for its garbage.
         pusher.stop_collecting();
         pusher.sync().await?;
         pusher.release().await

@@ -1,4 +1,4 @@
-//! What a device remembers of a drive, apart from its blocks: one small file, replaced atomically.
+//! A device's knowledge of a drive, apart from its blocks: one small file, replaced atomically.
 
 use crate::disk::Disk;
 use crate::fence::{self, Relation};
@@ -14,7 +14,7 @@ const NAME: &str = "drive.json";
 const TEMPORARY: &str = "drive.json.new";
 /// The version that this program writes, and the latest that it reads.
 const VERSION: u32 = 1;
-/// A file that is longer is none of ours.
+/// A longer file is not one of ours.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// `drive.json`.
@@ -28,38 +28,37 @@ pub struct Local {
     pub journal: Uuid,
     /// The version that the cache's valid blocks belong to, together with the journal. `None` before the first open.
     pub base: Option<Base>,
-    /// The last record that was durable in the journal when this was written: one that ends before has lost some.
+    /// The last record that was durable in the journal when this was written. A journal that ends earlier has lost records.
     #[serde(default)]
     pub durable: u64,
-    /// Records before this one are not replayed: others have written since, and what the records wrote was made
-    /// invalid in the cache.
+    /// Records before this one are not replayed: others have written since, and the blocks of these records were made invalid in the cache.
     pub replay_from: u64,
     /// Generations of the bitmap that may be believed. Two while one replaces the other.
     pub generations: Vec<String>,
-    /// The fork that this device's changes have become. Once it is written down they go nowhere else.
+    /// The fork that this device's changes have become. Once it is written down, they go nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Fork>,
 }
 
-/// A fork, as this device remembers it: a drive of its own that its journal belongs to from now on.
+/// A fork, as this device remembers it: a drive of its own, to which the journal belongs from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     /// The new drive. Its HEAD may not be there yet.
     pub drive: Uuid,
     /// The drive that it forked from.
     pub of: Uuid,
-    /// The drive that the cache's files name: the one in whose place the fork began.
+    /// The drive that the cache's files name: the one that was forked first.
     pub cache: Uuid,
-    /// Name of the root that it goes on from, as far as this device knew then.
+    /// Name of the root that it continues, as far as this device knew then.
     pub base: String,
-    /// When that was found out, Unix time in ms.
+    /// When the fork was decided, Unix time in ms.
     pub made_ms: u64,
     /// The name of the device that has the other drive.
     pub taken_by: String,
 }
 
 impl Fork {
-    /// A fork of the drive `of`, which `taken_by` has, in the place of that drive or of the fork `before`.
+    /// A fork of the drive `of`, which `taken_by` has. It takes the place of that drive, or of the fork `before`.
     pub fn new(of: Uuid, before: Option<&Fork>, base: Option<&Base>, taken_by: &str) -> Self {
         let (drive, made_ms) = (crate::entropy::uuid(), crate::push::now_ms());
         let cache = before.map_or(of, |before| before.cache);
@@ -79,7 +78,7 @@ pub struct Base {
     pub epoch: u64,
     /// The last record of this device's journal that it contains.
     pub lsn: u64,
-    /// Whose writes it contains. None in files of earlier programs.
+    /// The writes that it contains, by journal. None in files of earlier programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Vec<KnownLineage>>,
 }
@@ -112,7 +111,7 @@ impl From<&KnownLineage> for Lineage {
 }
 
 impl Local {
-    /// What a device knows that has never opened the drive.
+    /// The knowledge of a device that has never opened the drive.
     pub fn new(drive: Uuid, journal: Uuid) -> Self {
         Self {
             version: VERSION,
@@ -142,7 +141,7 @@ impl Local {
         struct Versioned {
             version: u32,
         }
-        // The version first: a later one may have fields that do not parse here, and a journal of another format.
+        // The version first: a later format may have fields that do not parse here, and a journal of another format.
         match serde_json::from_slice(&bytes)? {
             Versioned { version } if version > VERSION => {
                 let reason = format!(
@@ -180,7 +179,7 @@ impl Base {
         Self { root: head.root.name(ObjectKind::Root), hash, epoch: head.epoch.0, lsn: lsn.0, lineage }
     }
 
-    /// How `root` stands to this version, for the device that writes `journal`.
+    /// How `root` relates to this version, for the device that writes `journal`.
     pub fn relation(&self, root: &Root, journal: Uuid) -> Relation {
         match self.known_lineage() {
             Some(known) => fence::relation(root, &known, journal),

@@ -1,22 +1,23 @@
 //! Taking a drive.
 //!
 //! 1. HEAD and its root are read. A drive that another device holds is refused before anything is changed.
-//! 2. The journal is opened, and the root's lineage tells what of it is in the store. Records beyond that continue
-//!    the history if nobody else wrote since; if somebody did they are a fork, which is refused here, untouched, until
-//!    [`fork`] has written down that they are one. Then the fork is what is opened here (`fork.rs`).
-//!    The version that this device remembers must be in the root's history too, as the lineages tell; epochs do not, since a store
-//!    that was restored from a backup gives them a second time. Where it is not, the remembered version becomes a fork
-//!    if the store still has it. Otherwise the opening is refused, and people decide.
-//! 3. HEAD is swapped to the next epoch over the very HEAD that was judged. From here on every earlier writer is
-//!    fenced, and the root that was read is the current one. If a writer may be fenced that has more than the store
-//!    (it still held the drive), the swap names a new root with the same content, which keeps that one as a snapshot. Who
-//!    commits meanwhile is fenced first, with whatever is current then, and the opening begins again.
-//! 4. What the cache holds of another version is made invalid, durably, *before* the new base is remembered: a crash
-//!    in between only makes the same blocks invalid once more.
-//! 5. The journal is replayed into the cache; what the store does not have counts as dirty.
+//! 2. The journal is opened. The root's lineage shows which of its records are in the store. If no other device has written since, later
+//!    records continue the history. Otherwise they are a fork: the opening is refused, with the records untouched, until [`fork`] has
+//!    written down that they are one. From then on the fork is opened here (`fork.rs`).
 //!
-//! Where the store is away, steps 1 to 4 take for HEAD what this device saw last, if that names this device; the swap is
-//! made once the store is back (`push/take.rs`).
+//!    The version that this device remembers must be in the root's history too. Lineages show that; epochs do not, since a store that was
+//!    restored from a backup gives them a second time. If the history lacks it, the remembered version becomes a fork, provided that the
+//!    store still has it. Otherwise the opening is refused, and people decide.
+//! 3. HEAD is swapped to the next epoch, over the very HEAD that was judged. From here on every earlier writer is fenced, and the root that
+//!    was read is the current version. If another device may have changes on top of that version, the swap names a new root with the same
+//!    content, which keeps the version as a snapshot (`fork/kept.rs`). If the device that is to be fenced commits in between, HEAD alone is
+//!    swapped first, with whatever version is current then, and the opening begins again.
+//! 4. Blocks of the cache that are not those of this version are made invalid, durably, *before* the new base is remembered. After a crash
+//!    in between, the next opening makes the same blocks invalid again.
+//! 5. The journal is replayed into the cache. Records that the store lacks count as dirty.
+//!
+//! If the store is away, the HEAD that this device saw last stands in for the real one in steps 1 to 4, provided that it names this device.
+//! The swap is made once the store is back (`push/take.rs`).
 
 use super::access::{Access, Environment, OpenError, Over};
 use super::assemble::{Assembly, assemble, capacity};
@@ -54,7 +55,7 @@ pub async fn open(
     open_pinned(env, drive, device, access, limits, Pinned::default()).await
 }
 
-/// The same, where a person wants blocks always kept here: none of what is here of them goes.
+/// The same, with blocks that a person always wants here: none of those that are here leave.
 pub async fn open_pinned(
     env: Environment,
     drive: Uuid,
@@ -76,13 +77,13 @@ pub async fn open_pinned(
                     Taken::Open(volume) => return Ok(volume),
                     Taken::Outrun(held) => {
                         seize(&*env.store, objects.sealer(), &held, &device).await?;
-                        // It is this device that has it now, or one that nobody has agreed to fence.
+                        // Now this device has it, or one that no one has agreed to fence.
                         over = Over::Nobody;
                     }
                     Taken::Changed(error) if looks == LOOKS => return Err(error),
                     Taken::Changed(error) => {
                         tracing::info!(%error, "HEAD has changed since it was read: it is read again");
-                        // Whoever has it now is not the one that a person may have agreed to fence.
+                        // A person may have agreed to fence the device that had it before, not the one that has it now.
                         over = Over::Nobody;
                     }
                 }
@@ -98,18 +99,18 @@ pub async fn open_pinned(
     }
 }
 
-/// What an opening to write comes to.
+/// The outcome of an opening to write.
 enum Taken {
     Open(Arc<Volume>),
-    /// The device that holds the drive, as this HEAD says, has committed since that was read.
+    /// The device that this HEAD names as the holder has committed since HEAD was read.
     Outrun(Head),
-    /// HEAD is another one than when it was read: perhaps by this very device's last commit or release, which was on its way to the store
-    /// when the process before ended. Whoever has the drive now, another look tells. The error is for whoever has looked often enough.
+    /// HEAD has changed since it was read. Perhaps this very device's last commit or release was still in flight when its previous process
+    /// ended. Another look shows who has the drive now. The error is for a caller that has looked often enough.
     Changed(OpenError),
 }
 
-/// Decides that what this device has beyond the drive's history, as [`OpenError::Forked`] says, is a fork from now on:
-/// the next [`open`] with the same directories opens that instead, whatever happens in between.
+/// Decides that the records beyond the drive's history ([`OpenError::Forked`]) are a fork from now on. The next [`open`] with the same
+/// directories opens the fork, whatever happens in between.
 pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<Fork> {
     let Some(local) = Local::load(state)? else {
         return Err(io::Error::new(io::ErrorKind::NotFound, "drive.json is not there"));
@@ -122,15 +123,15 @@ pub async fn fork(state: &dyn Disk, drive: Uuid, taken_by: &str) -> io::Result<F
     Ok(fork)
 }
 
-/// How often an opening reads HEAD whose swap then finds another one.
+/// How often an opening reads HEAD, if each time its swap finds another one.
 const LOOKS: u32 = 4;
 
-/// How HEAD is known.
+/// Where HEAD comes from.
 #[derive(Clone, Copy)]
 enum How {
     /// It is read, and swapped at once.
     Now { over: Over },
-    /// It is what this device saw last, until the store is back.
+    /// It is the HEAD that this device saw last, until the store is back.
     Away,
 }
 
@@ -210,20 +211,20 @@ async fn take(
         }
     };
     let capacity = capacity(root.geometry.size_blocks);
-    // A fork's first HEAD is this device's own, also where it remembers only what it forked from.
+    // A fork's first HEAD is this device's own, even if it remembers only the version that it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
     let is_away = matches!(how, How::Away);
     let found = Found { objects, head: &before, root: &root, is_away };
     let mut opened: Opened =
         open_journal(env, local, (drive, mounted, device), &found, limits, capacity).await?;
-    // With another journal nothing is known of the cache.
+    // If that began another journal and kept no base, nothing is known of the cache.
     let remembered = remembered.filter(|_| opened.local.base.is_some());
 
     let foreign = reconcile::wrote_since(&root, &opened.local) && !planted::has(Bug::CacheOfAnotherVersion);
     let (root, head, etag, map, differing) = match etag {
         Some(etag) => {
-            // Above all that this device has seen, too: a store that was restored shows an older epoch, and may have given the next
-            // ones once already.
+            // Above every epoch that this device has seen, too: a restored store shows an older epoch, and may have given the next ones
+            // before.
             let epoch = Epoch(before.epoch.0.max(base.as_ref().map_or(0, |base| base.epoch)) + 1);
             let taking = async {
                 let kept = match begun || planted::has(Bug::DeposedVersionIsGarbage) {
@@ -259,9 +260,9 @@ async fn take(
             };
             (kept.unwrap_or(root), head, Some(etag), map, differing)
         }
-        // Others have written to what this device saw last and does not remember: that cannot be told apart here.
+        // Others have written to the version that this device saw last. Without the store it cannot be said what they changed.
         None if foreign => return Err(OpenError::NotSeen),
-        // It is taken when the store is back; the map is read then, as far as it is not remembered.
+        // The drive is taken once the store is back. The map is read then, as far as it is not cached.
         None => {
             let map = Map::unread(objects.clone(), &root);
             (root, before, None, map, Vec::new())
@@ -278,7 +279,7 @@ async fn take(
     }
     let seen = Seen { head: head.clone(), root: root.clone() };
     reconcile::remember(env, &cache, &mut opened, objects.sealer(), &seen).await?;
-    // What is not replayed must not be read from the journal later either.
+    // Records that are not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
     let Replayed { size_blocks: size, applied } = replay(&opened, &cache, limits.cache_bytes).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
@@ -317,8 +318,7 @@ async fn take(
     })?))
 }
 
-/// The version that this device saw last, if it is this device's own: then it may go on from it, and at worst becomes a
-/// fork.
+/// The version that this device saw last, if it is this device's own. Then this device may continue it: at worst, that becomes a fork.
 fn seen_last(
     state: &dyn Disk,
     sealer: &Sealer,
@@ -352,7 +352,7 @@ pub(crate) async fn read_head(
     }
 }
 
-/// Refuses a drive that is in this store no more. What only this device has of one that has moved becomes a fork here.
+/// Refuses a drive that is no longer in this store. If it has moved, the changes that only this device has become a fork here.
 async fn check_here(
     head: &Head,
     env: &Environment,
@@ -380,8 +380,8 @@ async fn check_here(
     }
 }
 
-/// Refuses a drive that another device has taken while a file system stayed mounted here: that cannot wait until the drive is let go.
-/// It goes on as a fork, as it would have, had it been served all the time.
+/// Refuses a drive that another device has taken while a file system stayed mounted here. Programs cannot wait until that device releases
+/// it. The drive continues as a fork, just as if it had been served all the time.
 async fn check_not_taken(
     head: &Head,
     device: &Device,

@@ -1,5 +1,5 @@
-//! What this device has of a drive, against what the store has: which records of the journal go on with the history,
-//! which blocks of the cache are no longer true, and what has to be carried from the journal to the cache.
+//! Reconciles this device's files of a drive with the store: which records of the journal continue the history, which blocks of the cache
+//! are out of date, and which records the cache lacks.
 
 use super::access::{Environment, OpenError};
 use super::assemble::capacity;
@@ -24,29 +24,29 @@ use uuid::Uuid;
 /// Bytes of journal that are replayed at once.
 const REPLAY_BYTES: u64 = 64 << 20;
 
-/// This device's part of a drive.
+/// This device's files of a drive.
 pub(super) struct Opened {
     pub local: Local,
     pub journal: Arc<Journal>,
     pub recovered: Recovered,
     /// The last record that is in the store.
     pub cut: Lsn,
-    /// That record's own CRC.
+    /// The CRC of that record itself.
     pub cut_crc: u32,
 }
 
-/// What an opening has found in the store.
+/// The result of an opening's look at the store.
 pub(super) struct Found<'a> {
     pub objects: &'a Objects,
-    /// HEAD, as it was read or seen last.
+    /// HEAD, as it was just read, or seen last.
     pub head: &'a Head,
     /// The version that it names.
     pub root: &'a Root,
-    /// Whether the store is away, so that nothing can be looked for there.
+    /// Whether the store is away, so that nothing can be read there.
     pub is_away: bool,
 }
 
-/// Opens the journal, and finds out how it stands to the version that was found.
+/// Opens the journal, and finds out how it relates to the version that was found.
 pub(super) async fn open_journal(
     env: &Environment,
     local: Option<Local>,
@@ -58,10 +58,10 @@ pub(super) async fn open_journal(
     let root = found.root;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let mut base = None;
-    // Without `drive.json` nothing is known of the cache, but the journal may hold what is nowhere else.
+    // Without `drive.json` nothing is known of the cache. But the journal may hold records that are nowhere else.
     let local = match local {
         None => journal::found(&*env.journal)?.map(|uuid| Local::new(drive, uuid)),
-        // A crash between setting it aside and writing down the one that follows.
+        // A crash came after the journal was set aside, and before the next one was written down.
         Some(local)
             if journal::is_aside(&*env.journal, local.journal)?
                 && journal::found(&*env.journal)? != Some(local.journal) =>
@@ -83,17 +83,17 @@ pub(super) async fn open_journal(
         let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
         let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
-        // Of a record inside a compacted group the CRC is not known any more. It may be the cut of a commit whose answer was lost.
+        // A compacted group no longer has the CRCs of the records inside it. The cut may be one of these, if a commit's answer was lost.
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
         match descent(root, &local) {
             Descent::Forked(cut) if (recovered.last > cut || mounted) && same_history => {
                 return Err(OpenError::Forked {
-                    // A mounted drive is forked also where its journal ends before what the store has of it.
+                    // A mounted drive is forked even if its journal ends before the cut.
                     unsent: recovered.last.0.saturating_sub(cut.0),
                     by: root.device_name.clone(),
                 });
             }
-            // Records between the history and what is here are gone.
+            // Records between the history and this journal are gone.
             _ if recovered.first > cut.next() => {
                 let (lsn, durable) = (cut.next(), recovered.last);
                 return Err(JournalError::Damaged { lsn, durable }.into());
@@ -101,12 +101,12 @@ pub(super) async fn open_journal(
             _ if recovered.last >= cut && same_history => {
                 return Ok(Opened { local, journal, recovered, cut, cut_crc });
             }
-            // The store has more of this journal than the journal itself, or something else under the same LSNs:
-            // two copies of one device's files have each gone their way.
+            // The store has more of this journal than the journal itself, or other records under the same LSNs: two copies of one device's
+            // files have both been written to.
             _ => {
                 let sent = local.base.as_ref().map_or(Lsn(0), |base| Lsn(base.lsn));
                 let unsent = recovered.last.0.saturating_sub(sent.0);
-                // Where it is mounted, programs go on from what they have read, and another version may not take its place.
+                // On a mounted drive, programs continue from what they have read: another version must not take its place.
                 if unsent > 0 || mounted {
                     return Err(OpenError::Forked { unsent, by: root.device_name.clone() });
                 }
@@ -120,10 +120,9 @@ pub(super) async fn open_journal(
             }
         }
         drop(journal);
-        // Should this opening fail, the next one still has to find what is known here.
+        // If this opening fails, the next one still has to know the base.
         base = local.base.map(|base| Base { lsn: 0, ..base });
-        // All of it is in the store. But its LSNs are used up, so a new journal begins, and nothing that the cache
-        // holds is believed.
+        // All of it is in the store. But its LSNs are used up: a new journal begins, and nothing in the cache is believed.
     }
     let kept = journal::set_aside(&*env.journal).await?;
     if kept > 0 {
@@ -136,7 +135,7 @@ pub(super) async fn open_journal(
     Ok(Opened { local, journal, recovered, cut: Lsn(0), cut_crc: 0 })
 }
 
-/// Records of this device's journal that, as far as is known here and from `root`, are in no version.
+/// Counts the records of this device's journal that are in no version, as far as this device and `root` show.
 pub(super) async fn unsent(
     env: &Environment,
     local: Option<&Local>,
@@ -158,8 +157,8 @@ pub(super) async fn unsent(
     Ok(recovered.last.0.saturating_sub(sent))
 }
 
-/// How this device's journal stands to `root`. Where nobody else has committed since this device last took the drive,
-/// its records continue what it took then, also if it has committed none of them yet.
+/// How this device's journal relates to `root`. If no other device has committed since this one last took the drive, its records continue
+/// the version that it took, even if none of them is committed yet.
 fn descent(root: &Root, local: &Local) -> Descent {
     match fence::descent(root, local.journal) {
         forked @ Descent::Forked(_) if planted::has(Bug::TakeOverTakenForFork) => forked,
@@ -168,14 +167,14 @@ fn descent(root: &Root, local: &Local) -> Descent {
     }
 }
 
-/// Whether others have committed since this device last took the drive. What it took then is remembered before any write
-/// is accepted. A device that remembers nothing cannot tell.
+/// Whether others have committed since this device last took the drive. The version that it takes is remembered before any write is
+/// accepted. A device that remembers nothing cannot tell, and assumes that they have.
 pub(super) fn wrote_since(root: &Root, local: &Local) -> bool {
     let Some(base) = &local.base else { return true };
     base.relation(root, local.journal) != Relation::Own
 }
 
-/// Whether `root` lacks something that this device has seen in the store, and that its journal does not hold any more.
+/// Whether `root` lacks something that this device has seen in the store, and that is no longer in its journal.
 fn lacks_what_is_known(root: &Root, local: &Local, recovered: &Recovered) -> bool {
     let Some(base) = &local.base else { return false };
     let cut = root.lineage.iter().find(|own| own.journal == local.journal).map_or(Lsn(0), |own| own.cut);
@@ -184,8 +183,8 @@ fn lacks_what_is_known(root: &Root, local: &Local, recovered: &Recovered) -> boo
         || base.lacks_own(root, local.journal) && !is_covered
 }
 
-/// What becomes of an opening that finds a version which does not contain the one that is known here: a fork, if the known
-/// one can still be had; else nothing is changed, and people decide.
+/// The result of an opening that finds a version without the known one in its history. If the store still has the known version, that
+/// becomes a fork. Otherwise nothing is changed, and people decide.
 async fn diverged(
     found: &Found<'_>,
     (drive, device): (Uuid, &Device),
@@ -207,12 +206,12 @@ async fn diverged(
     }
 }
 
-/// How many parents are read, each with a request: an opening must not take for ever. Whole histories are short, since a collection
-/// deletes versions that nobody keeps.
+/// How many parents are read, one request each, so that an opening always ends. Whole histories are shorter: a collection deletes versions
+/// that are not kept.
 const PARENTS_MAX: u32 = 10_000;
 
-/// Whether the version that was found is the one that is known here, or goes on from it. A store that has not kept every version
-/// between the two cannot show that it does.
+/// Whether the version that was found is the known one, or continues it. A store that has not kept every version in between cannot show
+/// that.
 async fn goes_on_from_known(found: &Found<'_>, base: Option<&Base>) -> Result<bool, OpenError> {
     let Some(known) = base.and_then(Base::id) else { return Ok(base.is_none()) };
     let (mut id, mut parent) = (found.head.root, found.root.parent);
@@ -223,8 +222,8 @@ async fn goes_on_from_known(found: &Found<'_>, base: Option<&Base>) -> Result<bo
         if found.is_away {
             return Err(OpenError::NotSeen);
         }
-        // A version's name tells its place: what is not behind the known one does not go on from it. A store that is not what it
-        // should be may name a parent that is not before its child, and lead in a circle.
+        // A version's name shows its place: a version that is not behind the known one does not continue it. A bad store may name a parent
+        // that is not before its child, which could lead in a circle.
         let place = |id: ObjectId| (id.epoch, id.seq);
         if place(id) <= place(known) || parent == ObjectId::NONE || place(parent) >= place(id) {
             return Ok(false);
@@ -242,12 +241,12 @@ async fn goes_on_from_known(found: &Found<'_>, base: Option<&Base>) -> Result<bo
 /// The version that this device remembers.
 pub(super) struct Remembered {
     id: ObjectId,
-    /// Its root, if it was asked for already.
+    /// Its root, if it was read already.
     root: Option<Result<Root, ReadError>>,
 }
 
 impl Remembered {
-    /// Asks for its root if others have taken the drive since: then what differs from it will be wanted.
+    /// Reads its root if others have taken the drive since: then the blocks that differ from it will be needed.
     pub async fn look(objects: &Objects, base: Option<&Base>, head: &Head) -> Option<Self> {
         let (base, id) = base.and_then(|base| Some((base, base.id()?)))?;
         let root = match base.epoch < head.epoch.0 && id != head.root {
@@ -266,7 +265,7 @@ impl Remembered {
     }
 }
 
-/// The map of `root`; and, where others wrote since, what differs from the version that is remembered.
+/// The map of `root`; and, if others wrote since, the blocks that differ from the remembered version.
 pub(super) async fn maps(
     objects: &Arc<Objects>,
     root: &Root,
@@ -290,13 +289,13 @@ pub(super) async fn maps(
     };
     match differing {
         Err(error) if error.is_transient() => Err(error.into()),
-        // That version is gone, in part or whole, so nothing tells what differs.
+        // Some or all of that version is deleted, so it cannot show what differs.
         differing => Ok((map, differing.unwrap_or(everything))),
     }
 }
 
-/// Makes invalid what the cache holds of another version: where the maps differ, and where the journal wrote (its
-/// records up to the cut may have been overwritten by others since).
+/// Makes blocks of the cache invalid if they may be of another version: where the maps differ, and where the journal wrote. Others may have
+/// overwritten its records up to the cut.
 pub(super) async fn invalidate(
     cache: &Cache,
     opened: &Opened,
@@ -319,8 +318,8 @@ pub(super) async fn invalidate(
     Ok(cache.invalidate(&runs).await?)
 }
 
-/// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save either
-/// generation is believed, so a crash between costs nothing.
+/// Remembers the version that was taken, and gives the bitmap a new generation. Until the second save both generations are believed, so a
+/// crash in between costs nothing. (After a second one in a row the cache may count as empty.)
 pub(super) async fn remember(
     env: &Environment,
     cache: &Cache,
@@ -337,7 +336,7 @@ pub(super) async fn remember(
     seen.save(&*env.state, sealer).await?;
     local.save(&*env.state).await?;
     if let Err(error) = cache.set_generation(generation).await {
-        // A full disk. Either generation goes on being believed.
+        // The disk is full. Both generations are still believed.
         tracing::warn!(%error, "the cache's bitmap was not given a new generation");
         return Ok(());
     }
@@ -345,7 +344,7 @@ pub(super) async fn remember(
     Ok(local.save(&*env.state).await?)
 }
 
-/// What a replay came to.
+/// The result of a replay.
 pub(super) struct Replayed {
     /// The size that the records give the drive, if they change it.
     pub size_blocks: Option<u64>,
@@ -353,8 +352,8 @@ pub(super) struct Replayed {
     pub applied: Lsn,
 }
 
-/// Carries the journal's records to the cache, which may take `limit` bytes. Where that has no room for them they are read from the
-/// journal, as they are between a write and its being applied.
+/// Applies the journal's records to the cache, which may take `limit` bytes. Records for which it has no space are read from the journal,
+/// as every record is before it is applied.
 pub(super) async fn replay(opened: &Opened, cache: &Cache, limit: u64) -> Result<Replayed, OpenError> {
     let first = opened.recovered.first.max(Lsn(opened.local.replay_from));
     let (mut next, mut size_blocks) = (first, None);
@@ -373,7 +372,7 @@ pub(super) async fn replay(opened: &Opened, cache: &Cache, limit: u64) -> Result
                 Operation::Resize(blocks) => size_blocks = Some(blocks),
             }
         }
-        // In order: behind a batch that was not applied, none is.
+        // In order: after a batch that was not applied, no later one is.
         let bytes = records.iter().map(data_bytes).sum::<u64>();
         let fits = || Ok::<_, OpenError>(cache.file().allocated()? + bytes <= limit);
         if applied.next() == next && fits()? {

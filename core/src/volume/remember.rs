@@ -1,8 +1,8 @@
 //! Remembering each version that was committed, on this device's disk.
 //!
-//! Two things rely on it. A store that goes back in time is noticed by it. And the next opening compares the current
-//! version with the one that is remembered, and with the journal's records, to find out which blocks of the cache are
-//! no longer true: so no record is freed from the journal before a version that contains it is remembered.
+//! Two things rely on it. It shows when a store has gone back in time. And the next opening compares the current version with the
+//! remembered one, and with the journal's records, to find the blocks of the cache that are out of date. So no record is freed from the
+//! journal before a version that contains it is remembered.
 
 use super::seen::Seen;
 use super::{Base, Fork, Local};
@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// Between tries of a save that fails.
+/// Pause between tries of a save that fails.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What is known to be written down.
+/// What is known to be saved.
 #[derive(Clone, Copy)]
 struct Saved {
     /// The last record of this device's journal that the remembered version contains.
@@ -40,17 +40,17 @@ impl Saved {
     }
 }
 
-/// What is to be written down.
+/// What is to be saved.
 #[derive(Clone)]
 struct Latest {
     local: Local,
-    /// The version that was committed last; none before the first.
+    /// The version that was committed last. None before the first commit.
     seen: Option<Arc<Seen>>,
 }
 
 impl Latest {
     async fn save(&self, state: &dyn Disk, sealer: &Sealer) -> io::Result<()> {
-        // First: what `drive.json` names is known whole.
+        // This comes first: the version that `drive.json` names is known completely.
         if let Some(seen) = &self.seen {
             seen.save(state, sealer).await?;
         }
@@ -58,7 +58,7 @@ impl Latest {
     }
 }
 
-/// Keeps `drive.json` up with the commits.
+/// Saves `drive.json` after each commit.
 pub(super) struct Rememberer {
     state: Arc<dyn Disk>,
     latest: watch::Sender<Latest>,
@@ -69,7 +69,7 @@ pub(super) struct Rememberer {
 }
 
 impl Rememberer {
-    /// Goes on from `local`, which was just saved.
+    /// Continues from `local`, which was just saved.
     pub fn start(state: Arc<dyn Disk>, sealer: Arc<Sealer>, local: Local) -> Arc<Self> {
         let saved = watch::Sender::new(Saved::of(&local));
         let latest = watch::Sender::new(Latest { local, seen: None });
@@ -83,7 +83,7 @@ impl Rememberer {
         self.saved.borrow().lsn
     }
 
-    /// Ends its work, and writes down up to where the journal is durable.
+    /// Ends its work, and saves up to where the journal is durable.
     pub async fn stop(&self, durable: Lsn) {
         let Some(task) = self.task.lock().take() else { return };
         task.abort();
@@ -91,7 +91,7 @@ impl Rememberer {
         let mut latest = self.latest.borrow().clone();
         latest.local.durable = durable.0;
         if let Err(error) = latest.save(&*self.state, &self.sealer).await {
-            // What is remembered is an older version, and the journal still has what came after it.
+            // An older version is remembered, and the journal still has the records after it.
             tracing::warn!(%error, "the version that was committed last could not be remembered");
         }
     }
@@ -116,7 +116,7 @@ impl Remembers for Rememberer {
         let drive = Some(fork.drive);
         self.latest.send_modify(|latest| latest.local.fork = Some(fork));
         if !planted::has(Bug::ForkNotRemembered) {
-            // It only ends with the sender, which lives as long as `self`.
+            // It can only end with the sender, which lives as long as `self`.
             let _ = self.saved.subscribe().wait_for(|saved| saved.fork == drive).await;
         }
     }

@@ -1,6 +1,6 @@
-//! The version that this device saw last, whole: its HEAD and its root, so that the drive opens while its store is away.
+//! The version that this device saw last: its HEAD and its complete root. With these the drive opens while its store is away.
 //!
-//! It is written down before `drive.json` names that version. Nothing is decided by it once the store answers.
+//! It is saved before `drive.json` names that version. Once the store answers, nothing depends on it.
 
 use crate::disk::Disk;
 use crate::format::head::Head;
@@ -15,7 +15,7 @@ const TEMPORARY: &str = "seen.new";
 const MAGIC: &[u8; 8] = b"HLDSEEN1";
 /// Magic, and the length of the HEAD.
 const HEADER_BYTES: usize = 12;
-/// A file that is longer is none of ours.
+/// A longer file is not one of ours.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// A version as it was seen.
@@ -26,7 +26,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Reads it. None where there is none, or it is not whole: then the store is needed.
+    /// Reads it. None if there is none, or if it is damaged: then the drive opens only with its store.
     pub fn load(disk: &dyn Disk, sealer: &Sealer) -> io::Result<Option<Self>> {
         let file = match disk.open(NAME, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -62,7 +62,7 @@ impl Seen {
         [MAGIC.as_slice(), &head_len, &head, &root].concat()
     }
 
-    /// Both parts prove by themselves that they are whole and the family's.
+    /// Each part proves that it is complete and belongs to the family.
     fn decode(bytes: &[u8], sealer: &Sealer) -> Option<Self> {
         let (header, parts) = bytes.split_at_checked(HEADER_BYTES)?;
         let head_len = u32::from_le_bytes(header.strip_prefix(MAGIC)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! The steps of an opening that change the store: a fork's first HEAD, the swap.
+//! The steps of an opening that change the store: a fork's first HEAD, and the swap.
 
 use super::access::{Environment, OpenError};
 use super::assemble::capacity;
@@ -18,16 +18,16 @@ use crate::units::{Epoch, Lsn};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Tries of a swap whose answer is lost before the open is given up: the next open finds out what became of it.
+/// Tries of a swap whose answer is lost. After these the opening fails, and the next one finds out whether the swap was applied.
 const SWAP_TRIES: u32 = 5;
 
-/// How long the store may take to be told that a drive is not taken after all.
+/// How long to wait for the store when an opening gives a drive back.
 const GIVE_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tries to be ahead of a device that commits all the time. One takes a round trip, a commit three of them at least.
+/// Tries to be faster than a device that commits all the time. After reading HEAD a try needs one round trip, a commit three at least.
 const SEIZE_TRIES: u32 = 16;
 
-/// Opens the journal of a fork whose HEAD is not there yet, to see what it can begin with, and makes that HEAD.
+/// Opens the journal of a fork that has no HEAD yet, finds the version with which it can begin, and makes its HEAD.
 pub(super) async fn begin_fork(
     env: &Environment,
     objects: &Objects,
@@ -51,7 +51,7 @@ pub(super) async fn begin_fork(
     }
 }
 
-/// A root as HEAD names it: BLAKE3 of its object, and its parent.
+/// A root as HEAD names it: its id, BLAKE3 of its object, and its parent.
 type Named = (ObjectId, [u8; 32], ObjectId);
 
 /// Swaps HEAD to the next epoch, held by `device`, over the very HEAD `before`.
@@ -84,7 +84,7 @@ pub(super) async fn swap_epoch(
             Ok(etag) => return Ok((head, etag)),
             Err(error) => error,
         };
-        // After a refusal HEAD is looked at in any case: it may be another device's by now.
+        // HEAD is read after a refusal in any case: it may be another device's by now.
         let is_last = backoff.tries() == SWAP_TRIES;
         if is_last && !matches!(error, StoreError::Precondition { .. }) {
             return Err(error.into());
@@ -103,9 +103,9 @@ pub(super) async fn swap_epoch(
     }
 }
 
-/// Leaves a drive that nobody held as it was, after an opening that took it and then could not go on: the device that had let
-/// it go is named again, as the one whose version is to be kept when the drive is taken next. The epoch stays, so that whatever
-/// this opening still has on its way is fenced. It is a courtesy to others, and tried once: this device can take what it has.
+/// Gives a drive back that no device held, after an opening took it and then failed. HEAD names the device again that had released the
+/// drive, so the next device that takes it keeps that device's version. The epoch stays, so that anything that this opening still has in
+/// flight is fenced. This is a courtesy to others and tried once: this device can take what it holds.
 pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head, taken: &Head, etag: Etag) {
     if before.state != HeadState::Released {
         return;
@@ -122,9 +122,9 @@ pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head,
     }
 }
 
-/// Takes the drive from the device that holds it, as `held` says, with the version that is current by now: a device that commits all the
-/// time has been ahead of an opening that looks at that version first. Nothing but HEAD changes, and it says that the drive
-/// is held, in an epoch that nobody remembers: so the next opening keeps that version for whoever is fenced, whoever opens.
+/// Takes the drive from the device that `held` names, with the version that is current by now. That device commits all the time, and has
+/// been faster than openings that read the version first. Only HEAD changes. It says that the drive is held, in an epoch that no device
+/// remembers. So the next opening, by any device, keeps that version for the fenced one.
 pub(super) async fn seize(
     store: &dyn Store,
     sealer: &Sealer,
@@ -143,6 +143,6 @@ pub(super) async fn seize(
             taken => return taken.map(drop),
         }
     }
-    // Somebody else was faster, whom the next look at HEAD shows.
+    // Another device was faster. The next look at HEAD shows which.
     Ok(())
 }
