@@ -1,4 +1,4 @@
-//! Drives in a store: making them, finding them, and what is done to one that nobody has open.
+//! Drives in a store: making and finding them, and changing one that no device has open.
 
 use crate::fence;
 use crate::fork;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 pub mod check;
 
-/// Why something cannot be done to a drive.
+/// Why a drive cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// Another device has it open.
@@ -27,7 +27,7 @@ pub enum DriveError {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// Someone else changed it at the same moment.
+    /// Another device changed it at the same moment.
     #[error("another computer changed the drive at the same moment")]
     Raced,
     /// It was removed.
@@ -36,7 +36,7 @@ pub enum DriveError {
     /// It lives in another store now.
     #[error("the drive was moved to another store")]
     Moved {
-        /// Its address, if that was said.
+        /// Its address, if the HEAD names it.
         to: Option<String>,
     },
     /// No such snapshot.
@@ -53,7 +53,7 @@ impl From<StoreError> for DriveError {
     }
 }
 
-/// Makes a drive: an empty root, then its HEAD. A crash in between leaves a root that nothing names.
+/// Makes a drive: an empty root, then its HEAD. A crash in between leaves an orphan root.
 pub async fn create(
     store: &dyn Store,
     sealer: &Sealer,
@@ -85,7 +85,7 @@ pub async fn create(
     Ok(drive)
 }
 
-/// Puts the first root of a drive and its HEAD, which must not be there yet.
+/// Puts the first root of a drive and its HEAD, which must not exist yet.
 async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Device) -> Result<(), StoreError> {
     let (id, root_hash) = put_root(store, sealer, root).await?;
     let head = Head {
@@ -117,7 +117,7 @@ pub(crate) async fn put_root(
     Ok((id, hash))
 }
 
-/// The drives of a family, but for those that were removed from this store or have moved to another.
+/// The drives of a family, without those that were removed from this store or have moved to another.
 pub async fn heads(store: &dyn Store, sealer: &Sealer) -> Result<Vec<Head>, ReadError> {
     let mut heads = all_heads(store, sealer).await?;
     heads.retain(|head| head.state.is_here());
@@ -148,7 +148,7 @@ pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root
     Ok((head, etag, root))
 }
 
-/// The same, where a drive that has moved from this store is meant as well: what it had here is still there.
+/// The same, also for a drive that has moved from this store: the version that it had here is still there.
 pub(crate) async fn last_here(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
     let (head, etag) = read_head(objects, drive).await?;
     if head.state == HeadState::Removed {
@@ -164,7 +164,7 @@ async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), Drive
     Ok((head, fetched.etag))
 }
 
-/// Refuses a drive that is in this store no more.
+/// Refuses a drive that is no longer in this store.
 pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError> {
     match head.state {
         HeadState::Released | HeadState::Held => Ok(()),
@@ -173,17 +173,17 @@ pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError>
     }
 }
 
-/// The version under a label, which may lack the device's id, as people see it.
+/// The version under a label. The label may lack the device's id, as people see it.
 pub fn snapshot<'a>(root: &'a Root, label: &str) -> Result<&'a Snapshot, DriveError> {
     let exact = root.snapshots.iter().find(|snapshot| snapshot.label == label);
     let found = exact.or_else(|| root.snapshots.iter().find(|kept| fork::shown(&kept.label) == label));
     found.ok_or_else(|| DriveError::NoSnapshot(label.to_owned()))
 }
 
-/// Makes the version under `label` the current one. What was current is kept as a snapshot, whose label is
-/// returned. The drive must be closed.
+/// Makes the version under `label` the current one. The version that was current is kept as a snapshot, and its label is returned. The
+/// drive must be closed.
 ///
-/// The lineage gains an entry of no journal: to every device that was here before, somebody else has written.
+/// The lineage gains an entry of a journal that does not exist. So every device that was here before sees that another one has written.
 pub async fn rollback(
     objects: &Objects,
     drive: Uuid,
@@ -204,7 +204,7 @@ pub async fn rollback(
         taken_ms: now_ms(),
         size_blocks: root.geometry.size_blocks,
     });
-    // A person may delete that one.
+    // A person may delete that snapshot.
     snapshots.extend(fork::labels(&head, &root, device, None));
     let entry = Lineage { epoch, journal: crate::entropy::uuid(), cut: Lsn(0), crc: 0 };
     let lineage = fence::extend(&root.lineage, entry);
@@ -221,8 +221,8 @@ pub async fn rollback(
     Ok(before)
 }
 
-/// Makes a drive of its own from a version of another: O(1), since it names the same objects. The version is held by
-/// a ref until the new drive's HEAD holds it, so that no collection comes between.
+/// Makes a drive of its own from a version of another: O(1), since it names the same objects. A ref holds the version until the new drive's
+/// HEAD does, so that no collection comes in between.
 pub async fn clone(
     objects: &Objects,
     drive: Uuid,
@@ -242,8 +242,8 @@ pub async fn clone(
     made.map(|()| new)
 }
 
-/// Makes a drive of its own from the version that `head` names, as [`clone`] does. There is one for each version: who was cut off and
-/// comes again finds it there. Returns what it is called.
+/// Makes a drive of its own from the version that `head` names, as [`clone`] does. There is one such drive for each version: a try after
+/// one that was cut off finds it. Returns its name.
 pub(crate) async fn set_apart(
     objects: &Objects,
     head: &Head,
@@ -255,14 +255,14 @@ pub(crate) async fn set_apart(
     let new = Uuid::from_slice(&hash[..16]).expect("16 bytes");
     match current(objects, new).await {
         Ok((_, _, there)) => return Ok(there.name),
-        // Whoever has decided about it has.
+        // It was made before, and then removed or moved: that decision stands.
         Err(DriveError::Removed | DriveError::Moved { .. }) => return Ok(root.name.clone()),
         Err(DriveError::Read(error)) if error.is_missing() => {}
         Err(error) => return Err(error),
     }
     let name = fork::name(&root.name, &head.device_name, head.written_ms);
     let reference = hold(objects, head.drive, head.root, ReferenceKind::Clone, device).await?;
-    // Who looks for a snapshot that the replica did not get finds it there.
+    // A snapshot that the replica did not get can be found there.
     let mut snapshots = root.snapshots.clone();
     snapshots.retain(|kept| !fork::is_reserved(&kept.label));
     let new = (new, &*name, snapshots);
@@ -296,9 +296,9 @@ async fn clone_of(
     Ok(())
 }
 
-/// Gives a drive that is closed another name in its store. Where this device still holds it, its journal may have changes
-/// that go on from the version before; so may that of another device which had let it go, and opens it while the store is away. From now on
-/// HEAD and version are this device's, and nobody would know any more to keep that version for them: it is kept here, as at a take-over.
+/// Renames a closed drive in its store. This device may still hold it, with changes in its journal on top of the current version. So may
+/// another device that has released the drive and opens it while the store is away. From now on HEAD and the version are this device's.
+/// Nothing would show that the version before is still needed, so it is kept here, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
     check_free(&head, device)?;
@@ -309,11 +309,11 @@ pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device)
     commit(objects, &head, etag, &next, HeadState::Released, device).await
 }
 
-/// What the names of all refs begin with.
+/// The beginning of the names of all refs.
 pub const HOLDS: &str = "ref/";
 
-/// Puts a hold on a version. Returns the ref's name, for letting go. A version that is not kept any more when the ref
-/// is there cannot be held: a collection may not have seen the ref.
+/// Puts a ref that holds a version. Returns its name: the caller deletes it. If the version is no longer kept once the ref is there, it
+/// cannot be held: a collection may have missed the ref.
 pub async fn hold(
     objects: &Objects,
     drive: Uuid,
@@ -326,13 +326,12 @@ pub async fn hold(
     Ok(name)
 }
 
-/// The name of a ref that nobody has put yet.
+/// The name of a new ref.
 pub fn new_hold() -> String {
     format!("{}{:032x}", HOLDS, crate::entropy::u128())
 }
 
-/// The same as [`hold`], under a name that whoever holds it has written down before: what may be in the store is known to somebody who
-/// lets it go, whenever this is cut off.
+/// The same as [`hold`], under a name that the caller has saved before. So if this is cut off, the caller still knows which ref to delete.
 pub async fn hold_as(
     objects: &Objects,
     name: &str,
@@ -357,13 +356,13 @@ async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool,
     Ok(keeps(&head, &now, root))
 }
 
-/// The same, of a drive whose HEAD and current version are these.
+/// The same for a drive whose HEAD and current version these are.
 pub(crate) fn keeps(head: &Head, now: &Root, root: ObjectId) -> bool {
     head.root == root || head.parent == root || now.snapshots.iter().any(|kept| kept.root == root)
 }
 
-/// Marks a drive as removed. Its objects are deleted afterwards, but for what others of the family reach; HEAD stays
-/// as a tombstone. The drive must be closed. Where an earlier try was cut off it goes on.
+/// Marks a drive as removed, and then deletes its objects, without those that others of the family reach. HEAD stays as a tombstone. The
+/// drive must be closed. Continues a try that was cut off.
 pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u64, DriveError> {
     match current(objects, drive).await {
         Ok((head, etag, root)) => {
@@ -397,8 +396,8 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
     Ok(deleted)
 }
 
-/// Marks a drive as moved from this store to the one at `to`: nobody commits here any more. Nothing is deleted. `head` is what whoever
-/// decided that has seen of it: nothing may have been committed since.
+/// Marks a drive as moved from this store to the one at `to`: no device commits here any longer. Nothing is deleted. `head` is the HEAD on
+/// which the caller decided: nothing may have been committed since.
 pub async fn retire(
     objects: &Objects,
     (head, etag): (&Head, Etag),
@@ -409,7 +408,7 @@ pub async fn retire(
     retire_over_others(objects, (head, etag), to, device).await
 }
 
-/// The same, also over a device that has the drive open here: what it has and the store does not becomes a fork.
+/// The same, even if another device has the drive open here: changes that only that device has become a fork.
 pub(crate) async fn retire_over_others(
     objects: &Objects,
     (head, etag): (&Head, Etag),
@@ -420,13 +419,13 @@ pub(crate) async fn retire_over_others(
     swap(objects, head, etag, moved(objects, head, to, device)).await
 }
 
-/// The HEAD behind `before` that says where the drive has gone. It names the same version.
+/// The HEAD after `before` that says where the drive has gone. It names the same version.
 fn moved(objects: &Objects, before: &Head, to: &str, device: &Device) -> Head {
     let next = next_head(before, HeadState::Moved, device);
     Head { moved_to: Head::seal_address(objects.sealer(), next.drive, next.epoch, to), ..next }
 }
 
-/// Takes [`retire`] back, where nobody has done anything to the drive since.
+/// Undoes [`retire`], if nothing has happened to the drive since.
 pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
     let (head, etag) = read_head(objects, drive).await?;
     if head.state != HeadState::Moved || head.device != device.id {
@@ -435,7 +434,7 @@ pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<
     swap(objects, &head, etag, next_head(&head, HeadState::Released, device)).await
 }
 
-/// Of a drive that is in this store: whether `device` may change it.
+/// Whether `device` may change a drive that is in this store.
 fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
     match head.state == HeadState::Held && head.device != device.id {
         true => Err(DriveError::Held { device_name: head.device_name.clone(), epoch: head.epoch }),
@@ -470,7 +469,7 @@ async fn commit(
     swap(objects, before, etag, head).await
 }
 
-/// The HEAD behind `before`, in an epoch of its own, that names the same version.
+/// The HEAD after `before`, in a new epoch, that names the same version.
 fn next_head(before: &Head, state: HeadState, device: &Device) -> Head {
     Head {
         epoch: Epoch(before.epoch.0 + 1),
@@ -489,7 +488,7 @@ async fn swap(objects: &Objects, before: &Head, etag: Etag, head: Head) -> Resul
     let body = Bytes::from(head.encode(objects.sealer()));
     let result = objects.store().put(&name, body, When::Matches(etag)).await;
     let Err(error) = result else { return Ok(()) };
-    // The answer may have been lost: HEAD itself tells.
+    // The answer may have been lost: HEAD itself shows the outcome.
     let (now, _) = read_head(objects, head.drive).await?;
     match fence::judge(&now, before, &head) {
         fence::Swap::Applied => Ok(()),

@@ -1,8 +1,7 @@
 //! An open drive: the block device that is served, on top of journal, cache, pulls and pushes.
 //!
-//! The straight path of a read that hits is in `read.rs`, that of a write in `write.rs`; neither waits for anything.
-//! `keeper.rs` carries durable records to the cache in the background. `open.rs` argues how a drive is taken and how
-//! what is local is reconciled with what is in the store.
+//! The straight path of a read that hits is in `read.rs`, that of a write in `write.rs`; neither waits for anything. `keeper.rs` applies
+//! durable records to the cache in the background. `open.rs` argues how a drive is taken and how local files are reconciled with the store.
 
 use crate::cache::Cache;
 use crate::device::DeviceError;
@@ -59,7 +58,7 @@ pub struct Volume {
     scanning: scanning::Scanning,
     trace: trace::Trace,
     pins: pins::Pins,
-    /// None for a version that is only looked at: what is written to it stays here and is thrown away.
+    /// None for a version that is only read: writes to it stay here and are discarded.
     pusher: Option<Pusher>,
     meter: Meter,
     root: Root,
@@ -67,35 +66,35 @@ pub struct Volume {
     size_blocks: AtomicU64,
     closed: AtomicBool,
     keeper: keeper::Keeper,
-    /// None for a version that is only looked at.
+    /// None for a version that is only read.
     rememberer: Option<Arc<remember::Rememberer>>,
-    /// What the applier has made durable in the cache file.
+    /// The last record that the applier has made durable in the cache file.
     applied_durable: Arc<AtomicU64>,
     // Held while the drive is resized.
     resizing: Mutex<()>,
 }
 
-/// What a drive may take of the local disk.
+/// A drive's limits on this device.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeLimits {
     /// The journal's.
     pub journal: crate::journal::Limits,
-    /// Bytes of cache.
+    /// Bytes of the cache.
     pub cache_bytes: u64,
-    /// Bytes of records in one commit at most.
+    /// Bytes of records in one commit, at most.
     pub batch_bytes: u64,
-    /// Segments behind the last map checkpoint at most: an open reads the directory of each.
+    /// Segments after the last map checkpoint, at most: an open reads the directory of each.
     pub tail_segments: usize,
-    /// Whether the file system is looked at, so that its metadata is pulled first. Off only to measure what that gains.
+    /// Whether the file system is surveyed, so that its metadata is pulled first. Off only to measure the gain.
     pub metadata_first: bool,
-    /// Whether pushing is switched off at first.
+    /// Whether pushing starts paused.
     pub push_paused: bool,
-    /// Whether pulling what nobody waits for is switched off at first.
+    /// Whether background pulls start paused.
     pub pull_paused: bool,
 }
 
 impl VolumeLimits {
-    /// The usual limits, with so much of the local disk.
+    /// The usual limits, with these bytes of the local disk.
     pub fn new(journal_bytes: u64, cache_bytes: u64) -> Self {
         let journal = crate::journal::Limits::of_bytes(journal_bytes);
         Self {
@@ -126,12 +125,12 @@ impl Volume {
         self.size_blocks.load(Ordering::Acquire)
     }
 
-    /// Who pushes; none for a version that is only looked at.
+    /// The push task; none for a version that is only read.
     pub fn pusher(&self) -> Option<&Pusher> {
         self.pusher.as_ref()
     }
 
-    /// Who pulls.
+    /// The pull scheduler.
     pub fn puller(&self) -> &Arc<Puller<MapSource>> {
         &self.puller
     }
@@ -146,13 +145,12 @@ impl Volume {
         &self.cache
     }
 
-    /// What is where in the store.
+    /// The map from blocks to the store.
     pub fn map(&self) -> &Arc<Map> {
         &self.map
     }
 
-    /// Takes chunks out of the cache because a person wants the room: as [`Volume::evict`] does, and what was read first at the last
-    /// openings does not bring them back.
+    /// Evicts chunks because a person wants the space: as [`Volume::evict`], and the traces of earlier openings do not bring them back.
     pub async fn let_go(&self, chunks: &[ChunkIndex]) -> std::io::Result<u64> {
         self.trace.forget(chunks);
         let runs = coalesce(chunks.iter().map(|chunk| chunk.blocks()).collect(), 0);
@@ -160,8 +158,8 @@ impl Volume {
         self.evict(chunks).await
     }
 
-    /// Takes chunks out of the cache, but for what has to stay: what the store does not have, metadata, and what is pinned.
-    /// Returns the bytes that were freed.
+    /// Evicts chunks from the cache, except what has to stay: blocks that the store lacks, metadata, and pinned blocks. Returns the bytes
+    /// that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex]) -> std::io::Result<u64> {
         self.apply_durable().await;
         let residents = self.cache.residents();
@@ -169,7 +167,7 @@ impl Volume {
         self.cache.evict(chunks, stays).await
     }
 
-    /// Carries what is durable to the cache: what was just uploaded may be in the journal only, and would stay here by that.
+    /// Applies durable records to the cache: blocks that were just uploaded may be in the journal only, where they could not be evicted.
     async fn apply_durable(&self) {
         let durable = self.journal.durable();
         if let Err(error) = self.apply(durable).await {
@@ -177,13 +175,13 @@ impl Volume {
         }
     }
 
-    /// Carries records up to `durable`, which are, to the cache.
+    /// Applies records up to `durable` to the cache. They have to be durable.
     async fn apply(&self, durable: Lsn) -> Result<(), String> {
         let in_store = self.rememberer.as_ref().map_or(Lsn(0), |rememberer| rememberer.lsn());
         keeper::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
     }
 
-    /// What was read first at the last openings is not fetched any more in this one. What is under way ends.
+    /// Stops fetching the blocks that were read first at earlier openings, for this opening. Pulls in flight end.
     pub fn stop_trace(&self) {
         self.puller.leave_out(self.all_blocks());
     }
@@ -197,11 +195,11 @@ impl Volume {
 
     /// [`Volume::evict`] for all chunks.
     pub async fn evict_all(&self) -> std::io::Result<u64> {
-        /// Each turn makes the bitmap durable.
+        /// Every batch makes the bitmap durable.
         const CHUNKS_AT_ONCE: usize = 4096;
         self.apply_durable().await;
         let (mut from, mut freed) = (0, 0);
-        // What was read here and there lies in many small pieces.
+        // Scattered reads have left many small pieces.
         let mut some: Vec<ChunkIndex> = Vec::new();
         while let Some(data) = self.cache.file().next_data(from)? {
             from = data.end;
@@ -218,35 +216,35 @@ impl Volume {
         Ok(freed + self.evict(&some).await?)
     }
 
-    /// Bytes of the cache that have to stay: metadata, what is always kept here, and what waits for upload.
+    /// Bytes of the cache that have to stay: metadata, pinned blocks, and pending uploads.
     pub fn cache_needed_bytes(&self) -> u64 {
         self.cache_needed(&self.pinned()).max(self.survey.least_cache_bytes())
     }
 
-    /// Bytes that the cache stays below.
+    /// The limit of the cache, in bytes.
     pub fn cache_limit(&self) -> u64 {
         self.room.limit()
     }
 
-    /// Keeps the cache below so many bytes from now on. What is too much goes at once.
+    /// Sets the limit of the cache. Bytes above it are evicted at once.
     pub fn set_cache_limit(&self, bytes: u64) {
         self.room.set_limit(bytes);
     }
 
-    /// Whether HEAD says that this opening has the drive: at once, or since the store that was away is back. A version that
-    /// is only looked at is nobody's.
+    /// Whether HEAD says that this opening has the drive: from the start, or since the store came back. True for a version that is only
+    /// read.
     pub fn is_taken(&self) -> bool {
         self.pusher.as_ref().is_none_or(|pusher| pusher.state().borrow().is_taken)
     }
 
-    /// Whether a mount would find all that it reads without the store. Waits until that is known, which it never is
-    /// where something is missing.
+    /// Whether a mount would find everything that it reads without the store. Waits until that is known; if something is missing, it never
+    /// is.
     pub async fn is_mountable_away(&self) -> bool {
         self.survey.is_mountable_away().await
     }
 
-    /// Slows down who reads the beginnings of one file after another, as thumbnailers and indexers do, or treats them as
-    /// any reader.
+    /// Slows down readers that read the beginning of one file after another, as thumbnailers and indexers do; or treats them like any
+    /// reader.
     pub fn set_scans_slowed(&self, are_slowed: bool) {
         self.scanning.set_slowed(are_slowed);
     }

@@ -1,5 +1,5 @@
-//! Checking a drive: every object of the current version and of the versions that it keeps is read, opened and
-//! compared with what names it.
+//! Checks a drive: reads and opens every object of the current version and of the versions that it keeps, and compares it with the object
+//! that names it.
 
 use super::{DriveError, current};
 use crate::format::FormatError;
@@ -13,40 +13,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Objects that were read.
     pub objects: u64,
-    /// What is wrong, one sentence each.
+    /// The errors that were found, one sentence each.
     pub errors: Vec<String>,
     /// Objects among the drive's own that are not Holdall's. They do no harm, and nothing reads them.
     pub foreign: Vec<String>,
 }
 
-/// Areas of a store in which one foreign object would meet every drive of the family.
+/// Areas of a store that all drives of the family share: one foreign object there affects all of them.
 const SHARED_AREAS: [&str; 4] = ["keys/", "head/", "ref/", "replica/"];
 
-/// Errors that are told; more would only bury them.
+/// Errors that are reported: more would only bury them.
 const ERRORS_MAX: usize = 100;
 
 struct Check<'a> {
     objects: &'a Arc<Objects>,
     checked: Checked,
     segments: BTreeMap<ObjectId, BTreeSet<Frame>>,
-    /// Whether something is not there that is named.
+    /// Whether an object is missing that another one names.
     misses: bool,
-    /// Told how many segments of how many are done.
+    /// Called with the number of segments that are done, and that of all.
     progress: &'a (dyn Fn(u64, u64) + Send + Sync),
 }
 
-/// Looks at most, where the version that is looked at is replaced and collected meanwhile.
+/// Looks at most, if each time the version is replaced and collected meanwhile.
 const LOOKS_MAX: u32 = 4;
 
 /// Checks a drive. An object that is missing or damaged is a finding; a store that cannot be reached is an error.
 ///
-/// Nothing holds the version that is looked at: whoever has the drive open may have committed others by now, and have deleted what
-/// only this one named. So what is missing counts only of a version that is still the current one.
+/// Nothing holds the version that is read. The device that has the drive open may have committed others by now, and have deleted objects
+/// that only this one named. So missing objects count only if the version is still the current one.
 pub async fn check(
     objects: &Arc<Objects>,
     drive: Uuid,
@@ -74,7 +74,7 @@ pub async fn check(
     }
 }
 
-/// What lies in the areas that all drives of the family share and is not Holdall's.
+/// Foreign objects in the areas that all drives of the family share.
 async fn foreign(objects: &Objects) -> Result<Vec<String>, StoreError> {
     let store = objects.store();
     for area in SHARED_AREAS {
@@ -84,7 +84,7 @@ async fn foreign(objects: &Objects) -> Result<Vec<String>, StoreError> {
 }
 
 impl Check<'_> {
-    /// Notes what is wrong, unless the store is merely away.
+    /// Notes an error, unless the store is merely away.
     fn found(&mut self, what: &str, error: ReadError) -> Result<(), DriveError> {
         if error.is_transient() {
             return Err(error.into());
@@ -96,7 +96,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads a version's map, and notes which frames it names.
+    /// Reads a version's map, and collects the frames that it names.
     async fn version(&mut self, id: ObjectId, root: &Root) -> Result<(), DriveError> {
         self.checked.objects += 1;
         let version = format!("version {}", id.name(ObjectKind::Root));
@@ -126,7 +126,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads every segment whole, once, and opens every frame that any version names.
+    /// Reads every segment once, as a whole, and opens every frame that a version names.
     async fn frames(&mut self) -> Result<(), DriveError> {
         let segments = std::mem::take(&mut self.segments);
         let total = segments.len() as u64;
@@ -152,7 +152,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is wrong with a segment and these frames of it.
+    /// The errors in a segment and in these frames of it.
     async fn look_at(
         &self,
         name: &str,

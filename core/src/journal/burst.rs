@@ -1,17 +1,17 @@
 //! Whether much is being written right now. Pure.
 //!
-//! What is written in one go (a copy, an export, a virtual machine's disk) has the local disk and the processors to
-//! itself: carrying it to the cache and sealing it for the store can come after it, as long as the journal has room. On one disk they would
-//! triple what it has to take, while somebody waits.
+//! A large write (a copy, an export, a virtual machine's disk) gets the local disk and the processors to itself: applying it to the cache
+//! and sealing it for the store can come afterwards, as long as the journal has space. On a single disk they would triple the bytes that it
+//! has to write, while a person waits.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So much ...
+/// This many bytes ...
 const BURST_BYTES: u64 = 16 << 20;
-/// ... within so long is a burst. Saving, even by many programs at once, is far from it.
+/// ... within this time are a burst. Even saving by many programs at once stays far below.
 const WINDOW: Duration = Duration::from_millis(100);
-/// A burst is over after so long without as much again.
+/// A burst is over after this time without as much again.
 const CALM_AFTER: Duration = Duration::from_millis(200);
 
 /// Measures how fast the journal grows.
@@ -26,7 +26,7 @@ impl Burst {
         Self { window_began: now, window_bytes: 0, ends: now }
     }
 
-    /// So much was appended.
+    /// This many bytes were appended.
     pub fn note(&mut self, bytes: u64, now: Instant) {
         if now.duration_since(self.window_began) > WINDOW {
             (self.window_began, self.window_bytes) = (now, 0);
@@ -38,7 +38,7 @@ impl Burst {
         }
     }
 
-    /// How long the burst goes on at least; none while there is none.
+    /// How long the burst lasts at least. None if there is none.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         self.ends.checked_duration_since(now).filter(|left| !left.is_zero())
     }

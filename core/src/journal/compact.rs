@@ -1,5 +1,5 @@
-//! Compaction: files whose records were mostly overwritten by later ones become one file, a group, so that rewriting
-//! the same blocks while the store is away does not fill the disk.
+//! Compaction: files whose records were mostly overwritten by later ones become one file, a group. So rewriting the same blocks while the
+//! store is away does not fill the disk.
 
 use super::{Journal, JournalError, Operation, Place, RECORD_BLOCKS_MAX, Record};
 use crate::log::{Candidate, FILE_HEADER_BYTES, HEADER_BYTES, record_len};
@@ -7,7 +7,7 @@ use crate::runs::{Run, RunMap};
 use crate::units::{BlockRange, Lsn};
 use std::sync::Arc;
 
-/// Files that may become a group, and what they come to.
+/// Files that may become a group, and its contents.
 #[derive(Default)]
 struct Window {
     files: Vec<Candidate>,
@@ -16,18 +16,18 @@ struct Window {
     last_crc: u32,
 }
 
-/// How far compaction has come.
+/// The progress of compaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// What lies before is as small as it gets.
+    /// Files before this record cannot get smaller.
     from: Lsn,
-    /// Up to here there is nothing new.
+    /// Files up to this record were considered already.
     considered: Lsn,
 }
 
 impl Journal {
-    /// Compacts where at least two files become one, if there are new ones since the last time. Files with records
-    /// behind `upto`, the last that is durable in the cache, are left alone.
+    /// Compacts if at least two files become one, and if there are new files since the last time. Leaves files alone that have records
+    /// after `upto`, the last one that is durable in the cache.
     pub async fn compact(self: &Arc<Self>, progress: &mut Progress, upto: Lsn) -> Result<(), JournalError> {
         let candidates = self.candidates(progress.from, upto);
         let Some(last) = candidates.last().filter(|last| last.last > progress.considered) else {
@@ -50,7 +50,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts the window's group in the place of its files, if that saves any.
+    /// Replaces the window's files by its group, if that saves any.
     async fn replace(self: &Arc<Self>, window: &Window) -> Result<(), JournalError> {
         match &window.files[..] {
             [first, .., last] => {
@@ -87,7 +87,7 @@ impl Window {
         resize.into_iter().chain(blocks)
     }
 
-    /// Bytes of the file that they make.
+    /// The length of the file that they make, in bytes.
     fn bytes(&self) -> u64 {
         let len = |(operation, _)| match operation {
             Operation::Data(blocks) => record_len(blocks.byte_len()),
@@ -97,7 +97,7 @@ impl Window {
     }
 }
 
-/// A run as records, which hold so many blocks of data at most.
+/// A run as records, each of which holds a limited number of blocks of data.
 fn pieces(run: BlockRange, place: Place) -> Vec<(Operation, Place)> {
     if let Place::Zero = place {
         return vec![(Operation::Zero(run), place)];

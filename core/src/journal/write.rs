@@ -1,11 +1,11 @@
-//! What is written to a drive, as records.
+//! Writes to a drive, as records.
 
 use super::{Blocks, Journal, JournalError, Operation, RECORD_BLOCKS_MAX, Writer};
 use crate::units::{BLOCK_BYTES, BlockRange, Lsn};
 
 impl Journal {
-    /// Appends `data` at `first`. Longer writes become several records: a disk promises no more than that either.
-    /// [`JournalError::Full`] may leave a prefix appended; writing it again is harmless.
+    /// Appends `data` at `first`. Longer writes become several records: a disk promises no more than that either. [`JournalError::Full`]
+    /// may leave a part of them appended; writing it again is harmless.
     pub fn append_data(&self, first: u64, data: &[u8]) -> Result<Lsn, JournalError> {
         self.writer().data(first, data)
     }

@@ -1,5 +1,4 @@
-//! The keeper: syncs the journal every so often, applies durable records to the cache, makes the cache durable, and
-//! gives journal space back.
+//! The keeper: syncs the journal regularly, applies durable records to the cache, makes the cache durable, and frees journal space.
 
 use crate::cache::Cache;
 use crate::journal::{Journal, Operation, Progress, Record};
@@ -18,15 +17,15 @@ use tokio::time::Instant;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// ... or this many bytes, which also bounds the index.
 const APPLY_BYTES: u64 = 64 << 20;
-/// While much is written at once, so much waits before it is applied.
+/// During a burst, this many bytes wait before they are applied.
 const BURST_BYTES: u64 = 1 << 30;
-/// How often the size of what waits is looked at.
+/// How often the number of unapplied bytes is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the cache is made durable while journal space is not wanted.
+/// How often the cache is made durable while no journal space is needed.
 const PERSIST_EVERY: Duration = Duration::from_secs(10);
-/// From here on (per mille) the journal's space is wanted.
+/// From here on (per mille) journal space is needed.
 const SPACE_WANTED: u64 = 500;
-/// From here on what was overwritten is taken out of it even while uploads get on, only not fast enough.
+/// From here on overwritten records are compacted even while uploads progress: they are too slow.
 const SPACE_SCARCE: u64 = 700;
 
 /// The background task, and what it publishes.
@@ -47,7 +46,7 @@ struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
     room: Arc<Room>,
-    /// What is in the store, in a version that is remembered here; none where nothing is pushed.
+    /// The last record in the store, in a version that is remembered here; none if nothing is pushed.
     committed: Arc<dyn Fn() -> Option<Lsn> + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
     shared: Arc<Shared>,
@@ -84,9 +83,9 @@ impl Keeper {
         Self { shared, stop, work, others: Mutex::new(vec![spare, compact]) }
     }
 
-    /// Ends its work, and waits until all of it has ended: what still wrote to a journal file would write over what the
-    /// next opening has made of it. Applying ends between two rounds, since a sync of the cache that is under way has
-    /// an outcome, which must not be lost. Making and compacting files may end anywhere: a file without a header is spare.
+    /// Ends its work, and waits until all of it has ended: a late write to a journal file would overwrite what the next opening has put
+    /// there. Applying ends between two rounds, since the outcome of a cache sync in progress must not be lost. Making and compacting files
+    /// may end anywhere: a file without a header is spare.
     pub async fn stop(&self) {
         let others = std::mem::take(&mut *self.others.lock());
         others.iter().for_each(JoinHandle::abort);
@@ -98,12 +97,12 @@ impl Keeper {
         }
     }
 
-    /// How full the journal is, as of a moment ago.
+    /// How full the journal was a moment ago.
     pub fn journal_per_mille(&self) -> u64 {
         self.shared.journal_per_mille.load(Ordering::Relaxed)
     }
 
-    /// Why records stay in the journal; `None` while all is well.
+    /// Why records stay in the journal; none while all is well.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble.borrow().clone()
     }
@@ -122,14 +121,14 @@ async fn keep_spare(journal: Arc<Journal>, shared: Arc<Shared>) {
     loop {
         journal.spare_wanted().await;
         while let Err(error) = journal.keep_spare().await {
-            // A full disk: writes wait until there is room, and are told why.
+            // The disk is full: writes wait until there is space, and this is the reason that is shown.
             shared.trouble.send_replace(Some(error.to_string()));
             tokio::time::sleep(SYNC_EVERY).await;
         }
     }
 }
 
-/// While the store takes nothing, what was overwritten since is taken out of the journal.
+/// Compacts overwritten records while the store takes nothing.
 async fn keep_compact(journal: Arc<Journal>, is_stuck: impl Fn() -> bool, applied_durable: Arc<AtomicU64>) {
     let mut progress = Progress::default();
     loop {
@@ -171,7 +170,7 @@ impl Work {
         }
     }
 
-    /// Whoever writes much at once has the disk to itself: the cache is written afterwards.
+    /// A large write has the disk to itself: the cache is written afterwards.
     fn is_put_off(&self) -> bool {
         self.journal.burst().is_some()
             && self.journal.unapplied_bytes() < BURST_BYTES
@@ -195,7 +194,7 @@ impl Work {
             true => self.applied,
         };
         let freed = Lsn(self.applied_durable.load(Ordering::Acquire));
-        // Space can be given back once what is committed is durable in the cache too.
+        // Space can be freed once committed records are durable in the cache too.
         let wanted =
             self.shared.journal_per_mille.load(Ordering::Relaxed) >= SPACE_WANTED && committed > freed;
         let due = self.persisted_at.elapsed() >= PERSIST_EVERY && self.applied > freed;
@@ -210,11 +209,11 @@ impl Work {
     }
 }
 
-/// Carries records up to `upto`, which are durable, to the cache file, as far as there is `room`: what is there already takes no more. Where
-/// there is none, records stay in the journal, and are read from there: no trouble yet. So they do where the disk is full, which is.
-/// Once the journal's space is wanted, those that the store has (up to `in_store`) are let go of: what fills the cache may be pinned, and would
-/// keep them until the journal is full too and writes wait, though all is uploaded. Tells the last record up to which all are
-/// done with.
+/// Applies records up to `upto`, which are durable, to the cache file, as far as there is `room`. Blocks that the cache has already need no
+/// more space. Records without space stay in the journal and are read from there, which is no trouble yet. If the disk is full they stay
+/// too, and that is trouble. Once journal space is needed, such records are dropped if the store has them (up to `in_store`): pinned blocks
+/// may fill the cache, and the records would stay until the journal is full too, and writes would wait although all is uploaded. Returns
+/// the record up to which all are done.
 pub(super) async fn apply(
     journal: &Journal,
     cache: &Cache,
@@ -222,7 +221,7 @@ pub(super) async fn apply(
     in_store: Lsn,
     upto: Lsn,
 ) -> Result<Lsn, String> {
-    /// Of a cache's limit, what is let in at once.
+    /// The part of a cache's limit that is admitted at once.
     const SHARE: u64 = 16;
     let _turn = journal.records.applying.lock().await;
     loop {
@@ -232,7 +231,7 @@ pub(super) async fn apply(
         }
         let mut admission = room.let_in(new_bytes(cache, &records)?).await.map(Some);
         if admission.is_err() {
-            // The first alone, or the group that it belongs to.
+            // The first record alone, or its group.
             let first = records[0].lsn;
             records.truncate(records.partition_point(|record| record.lsn == first));
             admission = if new_bytes(cache, &records)? == 0 { Ok(None) } else { Err(NoRoom) };
@@ -254,7 +253,7 @@ pub(super) async fn apply(
     }
 }
 
-/// What records take of the cache's room that they do not have yet.
+/// The space in the cache that records need and do not have yet.
 fn new_bytes(cache: &Cache, records: &[Record]) -> Result<u64, String> {
     let new = |record: &Record| match record.operation {
         Operation::Data(blocks) => {
@@ -266,8 +265,8 @@ fn new_bytes(cache: &Cache, records: &[Record]) -> Result<u64, String> {
     bytes.map_err(|error| format!("the cache cannot be looked at: {error}"))
 }
 
-/// Has the blocks of records be read from the store again, which has them: what the cache has of them is older. First the cache, and
-/// durably, then the index: until that is told, they are read from the journal. Whether that could be done now.
+/// Makes the blocks of records be read from the store again, which has them; the cache's copy is older. First the cache, durably, then the
+/// index: until the index changes, the blocks are read from the journal. Returns whether that was possible now.
 async fn let_go_of(cache: &Cache, records: &[Record]) -> Result<bool, String> {
     let blocks = |record: &Record| match record.operation {
         Operation::Data(blocks) | Operation::Zero(blocks) => Some(blocks),
@@ -277,7 +276,7 @@ async fn let_go_of(cache: &Cache, records: &[Record]) -> Result<bool, String> {
     cache.give_up(&runs).await.map_err(|error| format!("the cache's bitmap cannot be written: {error}"))
 }
 
-/// What a record may take of the cache's room. It may have that already; but what is there and zero takes none.
+/// The most space that a record may need in the cache. It may have that already. Zeros need none.
 pub(super) fn data_bytes(record: &Record) -> u64 {
     match record.operation {
         Operation::Data(blocks) => blocks.byte_len(),
@@ -285,19 +284,19 @@ pub(super) fn data_bytes(record: &Record) -> u64 {
     }
 }
 
-/// Makes the cache durable. If that fails, nothing that was written to it may be believed any more, and a second try
-/// would prove nothing: the kernel reports a lost page once. So the whole cache becomes absent, and what the journal
-/// has is applied anew; everything else is in the store.
+/// Makes the cache durable. If that fails, nothing that was written to it may be believed. Trying again would prove nothing: the kernel
+/// reports a lost page only once. So the whole cache becomes absent, and the journal's records are applied again; everything else is in the
+/// store.
 pub(super) async fn persist(journal: &Journal, cache: &Cache) -> Result<(), String> {
     let Err(error) = cache.persist().await else { return Ok(()) };
     if !cache.is_suspect() {
-        // Only the bitmap was not written: its pages are written the next time.
+        // Only the bitmap was not written: its pages are written next time.
         return Err(format!("the cache's bitmap cannot be written: {error}"));
     }
     tracing::error!(%error, "the cache could not be made durable: it is filled anew");
     let _turn = journal.records.applying.lock().await;
-    // The index first: from here on the journal's blocks are read from the journal again. If this fails, the cache
-    // stays suspect, nothing of it is made durable, and no journal space is given back.
+    // The index first: from here on the journal's blocks are read from the journal again. If this fails, the cache stays suspect: nothing
+    // of it is made durable, and no journal space is freed.
     journal.unapply().await.map_err(|error| error.to_string())?;
     let cleared = cache.invalidate_all().await;
     cleared.map_err(|error| format!("the cache's bitmap cannot be written: {error}"))?;

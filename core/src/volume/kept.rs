@@ -1,5 +1,5 @@
-//! What was metadata when the drive was open last. It stays from the next opening's first moment on: until the file system has been looked at
-//! nobody knows what is metadata, and that takes the store where not all of it is here.
+//! The metadata of the last opening. It stays from the first moment of the next opening on: what is metadata is not known before the file
+//! system has been read, and that takes the store if some of it is not here.
 
 use super::notes;
 use crate::bitmap::Bitmap;
@@ -9,13 +9,13 @@ use crate::units::BlockRange;
 
 const NAME: &str = "metadata.json";
 
-/// Has what was metadata stay, `most` blocks of it.
+/// Keeps the blocks that were metadata, `most` of them.
 pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) {
     let all = BlockRange { start: 0, end: cache.valid().capacity() };
     let noted: Vec<(u64, u64)> = notes::load(disk, NAME).unwrap_or_default();
     let runs = noted.into_iter().map(|(start, end)| BlockRange { start, end }.intersect(&all));
     let mut count = 0;
-    // What is too large, such as the file system's journal, leaves room for the rest.
+    // A run that is too large, such as the file system's journal, leaves space for the rest.
     for run in runs.filter(|run| !run.is_empty()) {
         if count + run.count() <= most {
             count += run.count();
@@ -24,7 +24,7 @@ pub(super) fn again(disk: &dyn Disk, cache: &Cache, most: u64) {
     }
 }
 
-/// Of what stays, lets go what is no metadata now. Returns how many blocks that were.
+/// Releases kept blocks that are no longer metadata. Returns how many there were.
 pub(super) fn let_go(cache: &Cache, now: &Bitmap) -> u64 {
     let residents = cache.residents();
     let mut count = 0;
@@ -42,7 +42,7 @@ pub(super) fn let_go(cache: &Cache, now: &Bitmap) -> u64 {
     count
 }
 
-/// Notes what is metadata now, what is to stay first of all at first.
+/// Notes the blocks that are metadata now, the most important ones first.
 pub(super) fn note(disk: &dyn Disk, runs: impl Iterator<Item = BlockRange>) {
     let runs: Vec<_> = runs.map(|run| (run.start, run.end)).collect();
     if runs.is_empty() {

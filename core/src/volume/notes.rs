@@ -1,14 +1,14 @@
-//! Small files beside the cache that may vanish, or be of another time: what was of use at the last opening, for the next one.
+//! Small files beside the cache that help the next opening. They may vanish, or be out of date.
 
 use crate::disk::Disk;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 
-/// A file that is longer is none of ours.
+/// A longer file is not one of ours.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What was kept under `name`.
+/// Loads the note `name`.
 pub(super) fn load<T: DeserializeOwned>(disk: &dyn Disk, name: &str) -> io::Result<T> {
     let file = disk.open(name, false)?;
     let len = file.len()?.min(BYTES_MAX);
@@ -17,8 +17,8 @@ pub(super) fn load<T: DeserializeOwned>(disk: &dyn Disk, name: &str) -> io::Resu
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Keeps it under `name`. Not synced, since nothing rests on it: after a power cut it may be an older one, or one that cannot be read, which
-/// is as none.
+/// Saves the note `name`. It is not synced, since nothing depends on it. After a power cut it may be an older one, or unreadable, which is
+/// the same as none.
 pub(super) fn store<T: Serialize>(disk: &dyn Disk, name: &str, what: &T) -> io::Result<()> {
     let temporary = format!("{name}.new");
     let file = disk.open(&temporary, true)?;

@@ -1,4 +1,4 @@
-//! Reading: from the cache, or from the journal for what is not applied yet; else the blocks are pulled first.
+//! Reading: from the cache, or from the journal if a record is not applied yet. Blocks that are not here are pulled first.
 
 use super::Volume;
 use crate::device::{Answer, DeviceError, Piece, ReadLease};
@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A store may be away for so long before reads of files' data that is not here fail ...
+/// For this long after the store went away, reads of files' data that is not here wait ...
 const AWAY_PATIENCE: Duration = Duration::from_secs(60);
-/// ... and from then on each waits so long: it may be back ...
+/// ... and later each waits this long, since the store may be back ...
 const READER_PATIENCE: Duration = Duration::from_secs(2);
-/// ... but not where somebody has found within so long that it is not. Whoever looks at one file after another would wait for each.
+/// ... but fails at once if a pull has failed within this time. A program that reads one file after another would wait for each.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// How often a reader that waits looks whether it should.
+/// How often a waiting reader checks whether it should still wait.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often blocks are pulled into the cache for one read.
 const PULLS_MAX: u32 = 4;
 
 impl Volume {
-    /// Where the bytes `range` are: now, if all is local; else once they are pulled.
+    /// The place of the bytes `range`: at once if all are local; otherwise after they were pulled.
     pub fn read_bytes(self: &Arc<Self>, range: Range<u64>) -> Answer<ReadLease> {
         if let Err(error) = self.check_open().and_then(|()| self.check_range(&range)) {
             return Answer::Now(Err(error));
@@ -57,14 +57,14 @@ impl Volume {
                 None => self.in_time(blocks, self.puller.demand(blocks)).await?,
             };
             match pulled {
-                // What cannot be kept can still be read.
+                // Blocks that cannot be cached can still be read.
                 Err(PullError::Cache(_) | PullError::NoRoom(_)) => return self.read_past_cache(range).await,
                 pulled => pulled.map_err(pull_failed)?,
             }
-            // Between the pull and here the blocks may have been evicted again; then they are pulled again.
+            // The blocks may have been evicted since the pull. Then they are pulled again.
             if let Some(lease) = self.lease(&range) {
                 match turn {
-                    // What is read of one file after another is not what the next opening wants first.
+                    // A scan does not show what the next opening needs first.
                     Some(_) => self.cache.residents().are_read(blocks),
                     None => self.note_read(blocks),
                 }
@@ -72,19 +72,19 @@ impl Volume {
             }
             self.check_open()?;
         }
-        // They go as fast as they come: it is more than a small cache holds.
+        // They are evicted as fast as they arrive: it is more than a small cache holds.
         self.read_past_cache(range).await
     }
 
-    /// Somebody reads blocks that are local.
+    /// A reader reads local blocks.
     fn note_read(&self, blocks: BlockRange) {
         let residents = self.cache.residents();
         residents.are_read(blocks);
         self.trace.note(blocks, |part| residents.is_any_kept(part));
     }
 
-    /// Waits for a pull of the blocks; while the store is away, or does not give these, for a bounded time if all of them are data of
-    /// files: a program can live with an error there. On anything else the file system would give up.
+    /// Waits for a pull of the blocks. While the store is away or does not give them, the wait is bounded if all of them are data of files:
+    /// a program can handle an error there. On an error anywhere else the file system would fail.
     async fn in_time<T>(&self, blocks: BlockRange, pull: impl Future<Output = T>) -> Result<T, DeviceError> {
         tokio::pin!(pull);
         let begun = Instant::now();
@@ -100,7 +100,7 @@ impl Volume {
         }
     }
 
-    /// Why somebody who has waited for blocks for so long does so no longer.
+    /// The reason why a reader that has waited this long for blocks stops waiting, if it does.
     fn given_up(&self, blocks: BlockRange, waited: Duration) -> Option<String> {
         let (trouble, since, failed) = self.puller.trouble_of(blocks)?;
         let is_over = since.elapsed() >= AWAY_PATIENCE
@@ -109,14 +109,14 @@ impl Volume {
         is_over.then_some(trouble)
     }
 
-    /// Reads blocks that the cache does not take from the store, for this reader alone.
+    /// Reads blocks from the store for this reader alone, because the cache does not take them.
     async fn read_past_cache(&self, range: Range<u64>) -> Result<ReadLease, DeviceError> {
         loop {
             self.check_open()?;
             let blocks = BlockRange::covering(&range);
             let fetched = self.in_time(blocks, self.puller.fetch_past_cache(blocks)).await?;
             let fetched = fetched.map_err(pull_failed)?;
-            // What was local may have been evicted meanwhile.
+            // Local blocks may have been evicted meanwhile.
             if let Some(lease) = self.lease_with(&range, Some(&fetched)) {
                 return Ok(lease);
             }
@@ -128,10 +128,10 @@ impl Volume {
         self.lease_with(range, None)
     }
 
-    /// A lease over `range`, if every block of it is local or `fetched`. What is local is newer.
+    /// A lease over `range`, if every block of it is local or `fetched`. Local blocks are newer.
     fn lease_with(&self, range: &Range<u64>, fetched: Option<&Fetched>) -> Option<ReadLease> {
         let blocks = BlockRange::covering(range);
-        // Before validity is looked at: what is seen valid from here on stays in place.
+        // This comes before the look at validity: a block that is seen valid from here on stays in place.
         let hold = self.cache.hold();
         let (mut pieces, mut files) = (Vec::with_capacity(1), Vec::new());
         if !self.journal.holds_any(blocks) && self.cache.valid().all(blocks) {
@@ -141,7 +141,7 @@ impl Volume {
                 let part = run.bytes().start.max(range.start)..run.bytes().end.min(range.end);
                 let len = part.end - part.start;
                 match entry.map(|entry| entry.place) {
-                    // Applied since we looked, or never in the journal.
+                    // It was applied since the look, or never in the journal.
                     None => pieces.extend(self.cached_or(part, fetched)?),
                     Some(Place::Zero) => pieces.push(Piece::Zero { len }),
                     Some(Place::Data { file, offset }) => {
@@ -156,7 +156,7 @@ impl Volume {
         Some(ReadLease::new(pieces, (hold, files)))
     }
 
-    /// Pieces of the cache, or else of what was fetched.
+    /// Pieces of the cache, or of the fetched blocks.
     fn cached_or(&self, range: Range<u64>, fetched: Option<&Fetched>) -> Option<Vec<Piece>> {
         let blocks = BlockRange::covering(&range);
         if self.cache.valid().all(blocks) {
@@ -178,7 +178,7 @@ impl Volume {
     }
 
     fn cached(&self, range: Range<u64>) -> Piece {
-        // The cache has the layout of the drive, so that a page of it only ever holds one place of the drive.
+        // The cache has the layout of the drive, so that a page of it never holds two places of the drive.
         let (offset, len) = (range.start, range.end - range.start);
         Piece::File { file: self.cache.file().clone(), offset, len, by_reference: true }
     }
@@ -192,7 +192,7 @@ impl Volume {
         let mut found: Vec<crate::device::Allocation> = Vec::new();
         let mut at = range.start;
         while at < range.end && found.len() <= limit {
-            // Look-ups in pieces, so that a client that wants one extent does not walk the drive.
+            // Look-ups go piece by piece, so that a client that wants one extent does not walk the drive.
             let window = BlockRange::covering(&(at..range.end.min(at + (64 << 20))));
             for (run, entry) in self.journal.look_up(window) {
                 match entry.map(|entry| entry.place) {
@@ -211,11 +211,11 @@ impl Volume {
         Ok(found)
     }
 
-    /// Which parts of `run` are zero, of what is not in the journal. What the store does not have yet is taken for data: the
-    /// map does not know of it, and the cache does not tell zeros apart.
+    /// Which parts of `run` are zero. None of it is in the journal. Blocks that the store lacks count as data: the map does not know them,
+    /// and the cache cannot show which are zero.
     async fn allocation_of_applied(&self, run: BlockRange) -> Result<Vec<(BlockRange, bool)>, DeviceError> {
         let mut parts = Vec::new();
-        // Before the map: a commit changes that first, and what it carried counts as dirty until then.
+        // This comes before the map: a commit changes the map first, and its blocks count as dirty until then.
         for (part, is_dirty) in self.journal.dirty_runs(run) {
             match is_dirty {
                 true => parts.push((part, false)),

@@ -1,4 +1,4 @@
-//! Readers that scan a drive: what is done about them ([`crate::pull::Scans`] tells who they are).
+//! Slows down readers that scan a drive ([`crate::pull::Scans`] detects them).
 
 use crate::pull::{FilePlace, Scans};
 use parking_lot::Mutex;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// Reads of a scan that are under way at once: others hardly notice it.
+/// Reads of scans in flight: other readers hardly notice this many.
 const AT_ONCE: usize = 2;
 
-/// What is known of scans of one drive.
+/// The scans of one drive.
 pub(super) struct Scanning {
     // Held to judge one miss.
     scans: Mutex<Scans>,
-    /// Whether they are slowed down.
+    /// Whether scans are slowed down.
     is_slowed: AtomicBool,
     turns: Semaphore,
     begun: Instant,
@@ -29,17 +29,17 @@ impl Scanning {
         }
     }
 
-    /// Slows scans down from now on, or treats them as any reader.
+    /// Slows scans down from now on, or treats them like any reader.
     pub fn set_slowed(&self, is_slowed: bool) {
         self.is_slowed.store(is_slowed, Relaxed);
     }
 
-    /// Whether one is under way, and slowed down.
+    /// Whether a scan is under way and slowed down.
     pub fn is_slowing(&self) -> bool {
         self.is_slowed.load(Relaxed) && self.scans.lock().is_under_way(self.second())
     }
 
-    /// A reader waits for so many blocks of a file. If it scans, its turn, for which it has waited.
+    /// A reader waits for `blocks` blocks of a file. If it scans, this waits for its turn, and returns that.
     pub async fn turn(&self, place: FilePlace, blocks: u64) -> Option<SemaphorePermit<'_>> {
         let is_scan = self.scans.lock().missed(place, blocks, self.second());
         match is_scan && self.is_slowed.load(Relaxed) {

@@ -1,5 +1,5 @@
-//! Where an open drive's blocks come from: the frames of its map, fetched from the store. What was written here since is in the
-//! journal. Which file has which blocks is what ext4's metadata says ([`Walk`]).
+//! The source of an open drive's blocks: the frames of its map, fetched from the store. Blocks that were written here since are in the
+//! journal. ext4's metadata shows which file has which blocks ([`Walk`]).
 
 use super::Volume;
 use crate::ext4::{InodeNumber, Walk};
@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A drive's map, beside its journal.
+/// A drive's map and journal.
 pub struct MapSource {
     map: Arc<Map>,
     journal: Arc<Journal>,
@@ -116,11 +116,11 @@ impl Files for Walk {
     }
 }
 
-/// Frames, in order, grouped so that each group is one ranged request: same segment, side by side or nearly.
+/// Groups frames, which are in order, by ranged request: those of one segment that are next to each other, or nearly.
 fn requests(frames: Vec<Frame>) -> Vec<Vec<Frame>> {
-    /// Fetching so many bytes for nothing is cheaper than another request.
+    /// Fetching this many unneeded bytes is cheaper than another request.
     const GAP_BYTES: u64 = 16 << 10;
-    /// One request carries at most so much, so that it can be spread and retried.
+    /// Bytes of one request at most, so that reads can be spread and retried.
     const REQUEST_BYTES_MAX: u64 = 1 << 20;
     let mut groups: Vec<Vec<Frame>> = Vec::new();
     for frame in frames {

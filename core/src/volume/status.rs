@@ -1,4 +1,4 @@
-//! How an open drive is.
+//! The status of an open drive.
 
 use super::Volume;
 use crate::push::PushState;
@@ -19,54 +19,54 @@ pub struct VolumeStatus {
     pub unapplied_bytes: u64,
     /// Bytes that the cache may take.
     pub cache_limit_bytes: u64,
-    /// Bytes that are not in the store.
+    /// Bytes that the store lacks.
     pub dirty_bytes: u64,
-    /// Bytes of journal that wait for the store.
+    /// Bytes of journal whose upload is pending.
     pub unpushed_bytes: u64,
     /// Bytes of journal in use.
     pub journal_bytes: u64,
     /// Bytes that the journal may take.
     pub journal_limit_bytes: u64,
-    /// Bytes that are wanted from the store.
+    /// Bytes to be pulled from the store.
     pub pending_pull_bytes: u64,
-    /// Of those, what waits only because it was read at an earlier opening.
+    /// Those that are pulled only because they were read at an earlier opening.
     pub pending_trace_bytes: u64,
     /// Whether all metadata of the file system is local: listings need no store.
     pub has_metadata: bool,
-    /// Whether there is more of it than is kept account of.
+    /// Whether there is more metadata than is tracked.
     pub has_more_metadata: bool,
-    /// Bytes of it for which the cache is too small.
+    /// Bytes of metadata for which the cache is too small.
     pub metadata_without_room_bytes: u64,
-    /// The smallest cache that has room for all of it, in bytes, as far as that is known.
+    /// The smallest cache that holds all metadata, in bytes, as far as that is known.
     pub least_cache_bytes: u64,
-    /// Bytes that were fetched for readers and ahead of them since it was opened.
+    /// Bytes that were fetched for readers and ahead of them since the drive was opened.
     pub fetched_bytes: u64,
-    /// Of those, the bytes that were read.
+    /// Those that were read.
     pub fetched_used_bytes: u64,
-    /// Whether somebody reads the beginnings of one file after another, and is slowed down.
+    /// Whether a scan is being slowed down.
     pub slows_scan: bool,
-    /// The last record that was written, and the last that is durable here.
+    /// The last record that was written.
     pub appended: Lsn,
     /// The last record that is durable here.
     pub durable: Lsn,
-    /// How pushing goes; none for a version that is only looked at.
+    /// The state of pushing; none for a version that is only read.
     pub push: Option<PushState>,
-    /// Why pulls wait.
+    /// Why pulls fail for now.
     pub pull_trouble: Option<String>,
-    /// What could not be read though the store answers.
+    /// Damage: data that could not be read although the store answers.
     pub pull_damage: Option<String>,
     /// Why the local disk does not take what it should.
     pub local_trouble: Option<String>,
-    /// Requests to the store.
+    /// Requests to the store, by kind.
     pub requests: ByKind,
-    /// Bytes sent with them.
+    /// Bytes that were sent with them.
     pub sent_bytes: ByKind,
-    /// Bytes received for them.
+    /// Bytes that were received for them.
     pub received_bytes: ByKind,
 }
 
 impl Volume {
-    /// Figures, as of now.
+    /// The current figures.
     pub fn status(&self) -> VolumeStatus {
         let push = self.pusher.as_ref().map(|pusher| pusher.state().borrow().clone());
         let space = self.journal.space();
@@ -84,12 +84,12 @@ impl Volume {
         let (fetched_bytes, fetched_used_bytes) = self.cache.residents().fetched_and_used_bytes();
         VolumeStatus {
             size_bytes: self.size_blocks() * BLOCK_BYTES,
-            // What it takes of the local disk: a run of zeros is here too, and takes nothing.
+            // Its size on the local disk: a run of zeros is here too, and takes none.
             cached_bytes: self.cache.file().allocated().unwrap_or(0),
             metadata_bytes: self.room.metadata_bytes(),
             unapplied_bytes: self.journal.unapplied_bytes(),
             cache_limit_bytes: self.room.limit(),
-            // A run of zeros is dirty however long it is, and is one record to send.
+            // A run of zeros is dirty however long it is, and is a single record to send.
             dirty_bytes: (self.journal.dirty_blocks() * BLOCK_BYTES).min(unpushed_bytes),
             unpushed_bytes,
             journal_bytes: space.used_bytes,
@@ -115,7 +115,7 @@ impl Volume {
         }
     }
 
-    /// Whether anything waits for the store.
+    /// Whether any upload is pending.
     pub fn has_unsent(&self) -> bool {
         let committed = self.pusher.as_ref().map(|pusher| pusher.state().borrow().committed);
         committed.is_some_and(|committed| self.journal.appended() > committed)

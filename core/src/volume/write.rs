@@ -1,5 +1,5 @@
-//! Writing: a record in the journal, then the answer. A write never waits for the network, except for room in a
-//! journal that is full of what the network did not take.
+//! Writing: a record in the journal, then the answer. A write never waits for the network, except for space in a journal that is full of
+//! records that are not uploaded.
 
 use super::Volume;
 use super::read::pull_failed;
@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// From here on (per mille of the journal) writes are slowed, so that a person notices before everything stops.
+/// From here on (per mille of the journal) writes are slowed down, so that a person notices before everything stops.
 const THROTTLE_FROM: u64 = 800;
-/// The delay of a write when the journal is just full.
+/// The delay of a write when the journal becomes full.
 const THROTTLE_MAX: Duration = Duration::from_millis(50);
 
 enum Patch {
@@ -22,11 +22,11 @@ enum Patch {
     NotLocal,
 }
 
-/// How soon a write looks again whether the cache takes a block that it changes in part.
+/// Pause before a write checks again whether the cache takes a block that it changes in part.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 impl Volume {
-    /// Writes whole blocks at once if there is room; what is unaligned, throttled or forced is answered later.
+    /// Writes whole blocks at once if there is space. Unaligned, throttled and forced writes are answered later.
     pub(super) fn write_bytes(
         self: &Arc<Self>,
         offset: u64,
@@ -92,7 +92,7 @@ impl Volume {
         })
     }
 
-    /// Ready when everything that was answered before is durable here.
+    /// Ready when all writes that were answered before are durable here.
     pub(super) fn flush_now(self: &Arc<Self>) -> Answer<()> {
         if let Err(error) = self.check_open() {
             return Answer::Now(Err(error));
@@ -100,7 +100,7 @@ impl Volume {
         self.answer_when(Durability::Forced)
     }
 
-    /// The same, waiting for the local disk on this thread.
+    /// The same, but this thread waits for the local disk.
     pub(super) fn flush_on_this_thread(&self) -> Option<Result<(), DeviceError>> {
         match self.check_open() {
             Ok(()) => Some(self.journal.flush_here()?.map(drop).map_err(DeviceError::from)),
@@ -130,7 +130,7 @@ impl Volume {
         if blocks.is_empty() { Ok(()) } else { self.journal.writer().zero(blocks).map(drop) }
     }
 
-    /// Writes bytes of any alignment, waiting for room and for the blocks at the edges.
+    /// Writes bytes of any alignment. Waits for space, and for the blocks at the edges.
     async fn write_later(&self, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         if let Some(delay) = self.throttle() {
             tokio::time::sleep(delay).await;
@@ -145,7 +145,7 @@ impl Volume {
         loop {
             for edge in edges.iter().filter(|edge| whole.intersect(edge).is_empty()) {
                 match self.puller.demand(*edge).await {
-                    // Once there is room for it. What was read past the cache could be older by now.
+                    // Once the cache has space. A block that was read past the cache could be out of date by now.
                     Err(PullError::Cache(_) | PullError::NoRoom(_)) => tokio::time::sleep(ROOM_PAUSE).await,
                     pulled => pulled.map_err(pull_failed)?,
                 }
@@ -154,15 +154,15 @@ impl Volume {
             match self.patch(&range, covering, data)? {
                 Patch::Done => return Ok(()),
                 Patch::NoRoom => room.await,
-                // Evicted since: it is pulled again.
+                // It was evicted since: it is pulled again.
                 Patch::NotLocal => {}
             }
             self.check_open()?;
         }
     }
 
-    /// Reads what lies around `range` in its blocks and appends the whole, under the one right to append: no other
-    /// write comes between, so that two writes to different bytes of a block both last.
+    /// Reads the rest of the edge blocks and appends whole blocks, while holding the sole right to append. No other write comes in between,
+    /// so two writes to different bytes of a block both last.
     fn patch(&self, range: &Range<u64>, covering: BlockRange, data: &[u8]) -> Result<Patch, DeviceError> {
         let mut writer = self.journal.writer();
         let mut whole = vec![0; covering.byte_len() as usize];
@@ -183,7 +183,7 @@ impl Volume {
         }
     }
 
-    /// Tries to append until there is room.
+    /// Retries the append until there is space.
     async fn until_appended(&self, append: impl Fn() -> Result<(), JournalError>) -> Result<(), DeviceError> {
         loop {
             let room = self.journal.room_from_now();
@@ -196,7 +196,7 @@ impl Volume {
         }
     }
 
-    /// How long a write has to wait for a journal that fills.
+    /// The delay of a write because the journal fills up.
     fn throttle(&self) -> Option<Duration> {
         let over = self.keeper.journal_per_mille().checked_sub(THROTTLE_FROM)?;
         Some(THROTTLE_MAX.mul_f64((over as f64 / (1000 - THROTTLE_FROM) as f64).min(1.0)))
