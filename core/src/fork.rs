@@ -278,7 +278,7 @@ async fn publish(
         }
         found => found?,
     };
-    // If it stays, it holds no more than the fork does, and the next collection deletes it.
+    // If it stays, the fork holds everything that it holds, and the next collection deletes it.
     let _ = store.delete(&reference).await;
     Ok(found)
 }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reserves_the_labels_that_collections_and_forks_go_by() {
+    fn reserves_the_labels_of_the_program() {
         for label in
             ["fork point", "fork point x", "before take-over 1", "before hand-over", "before take-over lunch"]
         {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn saving_all_the_time_is_none() {
+    fn steady_saving_is_no_burst() {
         let start = Instant::now();
         let mut burst = Burst::new(start);
         for ms in 0..10_000 {

@@ -5,8 +5,8 @@
 //! 2. A commit *condemns* the rest. From then on no version of this drive can name these objects again.
 //! 3. Refs and HEADs are listed once more. A reader puts its ref first and then reads HEAD again. So this listing shows the ref, or the
 //!    reader sees that its version is no longer kept, and withdraws.
-//! 4. What is still unreached is deleted, in steps. Deletions may take hours, so each step first lists refs and HEADs again. Objects that a
-//!    new one reaches stay.
+//! 4. Objects that are still unreached are deleted, in steps. Deletions may take hours, so each step first lists refs and HEADs again.
+//!    Objects that a new one reaches stay.
 //!
 //! Anything that cannot be read stops the collection: nothing is deleted on a guess. A collection never deletes an object of this epoch
 //! that a root has yet to name. The push task itself runs the collection, so nothing else of this drive is in flight. If a batch was cut
@@ -123,14 +123,14 @@ pub(super) struct Asking {
     makes_room: bool,
 }
 
-/// What a collection starts from: a drive's objects with their lengths, and those that are reached.
+/// The input of a collection: a drive's objects with their lengths, and those that are reached.
 struct Looked {
     listed: BTreeMap<Object, u64>,
     live: BTreeSet<Object>,
     elsewhere: Elsewhere,
 }
 
-/// What others than the drive itself hold.
+/// The objects that others than the drive itself hold.
 #[derive(Default)]
 pub(crate) struct Elsewhere {
     /// The refs, HEADs and replicas' records that were read.

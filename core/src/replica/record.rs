@@ -35,7 +35,7 @@ pub(super) fn epoch(name: &str) -> Option<Epoch> {
     u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
 }
 
-/// Whether the bytes of a record say that its version is here. What a broken put has left does not. If the drive lived here itself and
+/// Whether the bytes of a record say that its version is here. The remains of a broken put do not. If the drive lived here itself and
 /// `left` in that epoch, nor does an older record.
 pub(super) fn counts(sealer: &Sealer, left: Option<Epoch>, record: &[u8]) -> bool {
     Head::decode(sealer, record).is_ok_and(|head| left.is_none_or(|left| head.epoch > left))

@@ -79,7 +79,7 @@ pub enum Standing {
     Paused,
 }
 
-/// What the caller wants of a replica.
+/// The state in which a caller wants a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// It gets what the primary has.
@@ -256,7 +256,7 @@ impl Replica {
         self.records.drain(..self.records.len().saturating_sub(2));
     }
 
-    /// What was known of the replica no longer holds.
+    /// Forgets all that was known of the replica.
     fn forget(&mut self) {
         (self.prepared, self.known) = (false, None);
         self.records.clear();

@@ -1,9 +1,8 @@
-//! Pins: what a person wants always kept on this device is never taken out of the cache, and what is missing of it is pulled for
-//! as long as the drive is open, in the class behind metadata.
+//! Pins: blocks that a person always wants on this device are never evicted. Those that are missing are pulled while the drive is open, in
+//! the class after metadata.
 //!
-//! That is two things, and only the first is a promise: a block is pinned from the moment that [`Volume::set_pinned`] returns,
-//! or, for what the caller remembers from before, from before anything of the cache can go. Whether it is here already
-//! is a matter of time and of the store.
+//! Only the first of the two is a promise. A block is pinned once [`Volume::set_pinned`] has returned. Blocks that the caller remembers
+//! from an earlier opening are pinned before anything can be evicted. Whether a block is here already depends on time and on the store.
 
 use super::Volume;
 use crate::map::Content;
@@ -22,28 +21,28 @@ mod set;
 
 pub use set::Pinned;
 
-/// What is asked for at once: enough to fill a link, little enough to be of no weight in the queue.
+/// Blocks that are requested at once: enough to fill a link, few enough not to burden the queue.
 const WINDOW_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES;
 const WINDOW_RUNS: usize = 1024;
-/// Missing runs that are so near to each other are pulled as one: what lies between is in the same frames, or nearly.
+/// Missing runs this near to each other are pulled as one: the blocks in between are in the same frames, or nearly.
 const GAP_BLOCKS: u64 = 4;
-/// Of a whole drive so much is looked up at once: while it is, none of it can be taken out of the cache.
+/// Blocks of a whole drive that are looked up at once: during that time none of them can be evicted.
 const LOOK_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES;
-/// Whether all is still here is looked at so often: a cache whose disk has failed is filled anew.
+/// How often to check whether all is still here: a cache whose disk has failed is filled again.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// How far pinned blocks are here.
+/// The progress of pinned blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinsStatus {
-    /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
+    /// Bytes that are pinned. For a whole drive: bytes of data, as far as they are counted.
     pub pinned_bytes: u64,
     /// Bytes of them that are not here.
     pub missing_bytes: u64,
-    /// Whether that was counted: of a whole drive it takes a look at its map.
+    /// Whether that was counted: for a whole drive its map has to be read.
     pub is_counted: bool,
-    /// Why pulling them does not get on.
+    /// Why pulling them fails for now.
     pub trouble: Option<String>,
-    /// Bytes that are not here since the cache has no room for them.
+    /// Bytes that are not here because the cache has no space for them.
     pub without_room_bytes: u64,
 }
 
@@ -57,14 +56,14 @@ pub(super) struct Pins {
 
 #[derive(Default)]
 struct Shared {
-    /// Of a whole drive that is pinned: blocks with data, plus one; 0 before they are counted.
+    /// If the whole drive is pinned: its blocks of data, plus one; 0 before they are counted.
     data_blocks: AtomicU64,
     // Held to copy or replace it.
     trouble: Mutex<Option<PullError>>,
 }
 
 impl Pins {
-    /// What is pinned already.
+    /// Starts with these pins.
     pub fn new(pinned: Pinned) -> Self {
         let wanted = watch::Sender::new(Arc::new(pinned));
         Self { wanted, shared: Arc::default(), task: Mutex::new(None) }
@@ -76,7 +75,7 @@ impl Pins {
         *self.task.lock() = Some(tokio::spawn(pulling));
     }
 
-    /// Ends pulling. What is pinned stays so.
+    /// Stops pulling. Pinned blocks stay pinned.
     pub async fn stop(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
@@ -92,7 +91,7 @@ impl Drop for Pins {
     }
 }
 
-/// Blocks that stay in the cache while it lives, as pinned ones do.
+/// Blocks that stay in the cache while this lives, like pinned ones.
 pub struct Held {
     volume: Weak<Volume>,
     runs: Vec<BlockRange>,
@@ -109,11 +108,11 @@ impl Drop for Held {
 }
 
 impl Volume {
-    /// Always keeps these blocks here, and no others that were pinned before. What is missing is pulled in the background.
+    /// Keeps exactly these blocks here from now on. Missing ones are pulled in the background.
     ///
     /// # Errors
     ///
-    /// The cache's file cannot be looked at: what was let go may stay until the drive is opened again.
+    /// The cache's file cannot be read: blocks that are no longer pinned may stay until the drive is opened again.
     pub fn set_pinned(&self, pinned: Pinned) -> io::Result<()> {
         let done = self.cache.pin(&pinned.below(self.cache.valid().capacity()));
         if self.pins.wanted.borrow().is_whole() != pinned.is_whole() {
@@ -123,21 +122,21 @@ impl Volume {
         done
     }
 
-    /// What is pinned.
+    /// The current pins.
     pub fn pinned(&self) -> Arc<Pinned> {
         self.pins.wanted.borrow().clone()
     }
 
-    /// How far that is here.
+    /// How much of the pinned blocks is here.
     pub fn pins_status(&self) -> PinsStatus {
         let pinned = self.pinned();
         let trouble = self.pins_trouble();
         let runs = pinned.below(self.size_blocks());
         let missing = match pinned.is_whole() {
-            // Run by run there may be a million of them.
+            // There may be a million runs.
             true => match self.size_blocks() - self.cache.valid().count(self.all_blocks()) {
                 0 => 0,
-                // Some of it may be in the journal, on its way there.
+                // Some of it may be in the journal, still to be applied.
                 _ if self.journal.unapplied_bytes() > 0 => self.missing_blocks(&runs),
                 missing => missing,
             },
@@ -161,7 +160,7 @@ impl Volume {
         }
     }
 
-    /// Bytes of the cache that would have to stay, if this were pinned: metadata, pins, and what waits for upload.
+    /// Bytes of the cache that would have to stay with these pins: metadata, pinned blocks, and pending uploads.
     ///
     /// # Errors
     ///
@@ -173,22 +172,22 @@ impl Volume {
         }
     }
 
-    /// The same for blocks, which takes no look at a map.
+    /// The same for pins of blocks, which needs no look at a map.
     pub fn cache_needed(&self, pinned: &Pinned) -> u64 {
         self.needed_blocks(pinned) * BLOCK_BYTES + self.status().dirty_bytes
     }
 
-    /// Metadata and pins alone.
+    /// Only metadata and pins.
     pub fn cache_stays_bytes(&self, pinned: &Pinned) -> u64 {
         self.needed_blocks(pinned) * BLOCK_BYTES
     }
 
-    /// Why pulling what is pinned does not get on.
+    /// Why pulling pinned blocks fails for now.
     pub fn pins_trouble(&self) -> Option<String> {
         self.pins.shared.trouble.lock().as_ref().map(ToString::to_string)
     }
 
-    /// Bytes that are pinned; of a whole drive those of data, as far as they are counted.
+    /// Bytes that are pinned. For a whole drive: bytes of data, as far as they are counted.
     pub fn pinned_bytes(&self) -> u64 {
         let pinned = self.pinned();
         match pinned.is_whole() {
@@ -217,7 +216,7 @@ impl Volume {
         }
     }
 
-    /// Blocks that take room in the store: all that are not zero.
+    /// Blocks that take space in the store: all that are not zero.
     pub async fn data_blocks(&self) -> Result<u64, PullError> {
         let mut blocks = 0;
         for part in self.all_blocks().pieces(LOOK_BLOCKS) {
@@ -246,7 +245,7 @@ impl Volume {
     }
 }
 
-/// Pulls what is missing, for as long as the drive is open.
+/// Pulls missing blocks while the drive is open.
 async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>>, shared: Arc<Shared>) {
     let mut backoff = Backoff::new();
     loop {
@@ -256,7 +255,7 @@ async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>
                 true => settle_zeros(&volume, &shared).await,
                 false => Ok(()),
             };
-            // What the map does not tell of a part keeps nothing else from being pulled either.
+            // If the map cannot be read for a part, the rest is pulled all the same.
             pull_missing(&volume, &pinned).await.and(settled)
         };
         let done = tokio::select! { biased;
@@ -286,7 +285,7 @@ async fn keep_here(volume: Weak<Volume>, mut wanted: watch::Receiver<Arc<Pinned>
     }
 }
 
-/// Makes what the map knows to be zero local, and counts the rest; nothing is looked up where all is here.
+/// Makes blocks local that are zero in the map, and counts the others. If all are here, nothing is looked up.
 async fn settle_zeros(volume: &Weak<Volume>, shared: &Shared) -> Result<(), PullError> {
     let Some(opened) = volume.upgrade() else { return Ok(()) };
     let (all, puller) = (opened.all_blocks(), opened.puller.clone());
@@ -309,12 +308,12 @@ async fn settle_zeros(volume: &Weak<Volume>, shared: &Shared) -> Result<(), Pull
     Ok(())
 }
 
-/// Pulls what is missing, piece by piece. What fails keeps nothing else from being pulled; the first failure is told.
+/// Pulls missing blocks piece by piece. A failure does not keep the rest from being pulled. Returns the first one.
 async fn pull_missing(volume: &Weak<Volume>, pinned: &Pinned) -> Result<(), PullError> {
     let mut failed = Ok(());
     let mut from = 0;
     loop {
-        // Not held while it waits: who drops the drive ends this, too.
+        // Not held during the wait: dropping the drive ends this too.
         let Some(opened) = volume.upgrade() else { return Ok(()) };
         let (window, end) = opened.next_missing(pinned, from);
         let puller = opened.puller.clone();
@@ -332,7 +331,7 @@ async fn pull_missing(volume: &Weak<Volume>, pinned: &Pinned) -> Result<(), Pull
 }
 
 impl Volume {
-    /// Runs that are missing from the block `from` on, as many as are to be asked for at once, and where they end.
+    /// Missing runs from the block `from` on, as many as are to be requested at once, and where they end.
     fn next_missing(&self, pinned: &Pinned, from: u64) -> (Vec<BlockRange>, u64) {
         let runs = pinned.below(self.size_blocks());
         let first = runs.partition_point(|run| run.end <= from);

@@ -25,7 +25,7 @@ use uuid::Uuid;
 /// Pause between tries of a save that fails.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What is known to be saved.
+/// The part of `drive.json` that is known to be saved.
 #[derive(Clone, Copy)]
 struct Saved {
     /// The last record of this device's journal that the remembered version contains.
@@ -40,7 +40,7 @@ impl Saved {
     }
 }
 
-/// What is to be saved.
+/// The next state to save.
 #[derive(Clone)]
 struct Latest {
     local: Local,

@@ -1,5 +1,5 @@
-//! Metadata first: what any program needs before it gets to a file is pulled as soon as the drive is open, in few large
-//! requests, and stays. Then listings need no store, and offline only data of files can be missing.
+//! Metadata first: everything that a program reads before it gets to a file's data is pulled when the drive opens, in few large requests,
+//! and stays. So listings need no store, and offline only data of files can be missing.
 
 use super::Volume;
 use super::kept;
@@ -20,62 +20,63 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// How long to wait for more writes before what they changed is looked at.
+/// How long to wait for more writes before looking at what they changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Where nothing was written, and nothing found, it is looked whether all is still here no oftener than this.
+/// If nothing was written or found, how often to check at most whether all metadata is still here.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// So long after all metadata is local its journal is pulled too, behind all that anybody waits for.
+/// Time from the moment that all metadata is local until its journal is pulled too, after everything that readers wait for.
 const JOURNAL_AFTER: Duration = Duration::from_secs(10);
-/// Of the cache's limit, what is learnt from at once, one part in so many: more might push its own beginning out before that is looked at.
+/// The most that is learnt from at once: one part in this many of the cache's limit. More might evict its own beginning before that is
+/// read.
 const LEARNT_SHARE: u64 = 8;
-/// So often what is of use at the next opening is noted, for one after a crash.
+/// How often the notes for the next opening are saved, in case of a crash.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// After metadata could not be pulled.
+/// Pause after metadata could not be pulled.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
-/// A file that somebody waits for is looked at again after so long: what its format asks for could not be had, or has left since.
+/// A file that a reader waits for is examined again after this time: what its format asks for may have failed, or may have been evicted.
 const FORESEE_AGAIN: Duration = Duration::from_secs(60);
-/// Of the cache's limit, what metadata may keep: one part in so many.
+/// The most that metadata may keep: one part in this many of the cache's limit.
 const KEPT_SHARE: u64 = 2;
-/// Of the cache's limit, what the trace of the last opening may fill: one part in so many.
+/// The most that the trace of the last opening may fill: one part in this many of the cache's limit.
 const TRACE_SHARE: u64 = 4;
-/// Misses that wait to be looked at. More come from a scan, of which nothing is to be foreseen.
+/// Misses that wait in the queue. A scan makes more, and nothing can be foreseen of it.
 const MISSES_MAX: usize = 64;
-/// Files that were looked at lately.
+/// Recently examined files that are remembered.
 const FILES_REMEMBERED: usize = 256;
 
-/// Looks at a drive's file system for as long as it is open.
+/// Follows a drive's file system while the drive is open.
 pub(super) struct Survey {
-    /// Where a reader had to wait.
+    /// Blocks for which a reader had to wait.
     misses: mpsc::Sender<BlockRange>,
-    /// Whether all metadata that is known, and that the cache has room for, is local. So it is where there is none.
+    /// Whether all metadata is local that is known and for which the cache has space. True if there is none.
     is_complete: watch::Receiver<bool>,
-    /// Whether all that a mount reads was local when metadata was first complete.
+    /// Whether everything that a mount reads was local when metadata was first complete.
     is_mountable: watch::Receiver<Option<bool>>,
     needs: Arc<Needs>,
-    // Held to look something up, and to learn from what is local; never across a pull.
+    // Held to look something up, and to learn from local blocks; never across a pull.
     walk: Arc<RwLock<Walk>>,
-    /// Where what is metadata is noted for the next opening.
+    /// The place of the notes on metadata for the next opening.
     disk: Option<Arc<dyn Disk>>,
     // Held to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What metadata takes of the cache, as of the last look.
+/// The cache space that metadata needs, as of the last look.
 #[derive(Default)]
 struct Needs {
     /// Blocks of it that programs read.
     all: AtomicU64,
     /// Those for which the cache is too small.
     without_room: AtomicU64,
-    /// Whether there are more directories than are kept account of.
+    /// Whether there are more directories than are tracked.
     is_more: AtomicBool,
 }
 
-/// What looks, before it has begun: it needs the volume, which has its survey.
+/// A survey before it begins: it needs the volume, and the volume has its survey.
 pub(super) struct Beginning(Option<(Running, mpsc::Receiver<BlockRange>)>);
 
 impl Survey {
-    /// What is to begin, with a cache of so many bytes at most, beside which `disk` has what was noted at the last opening.
+    /// Prepares a survey, with a cache of `limit_bytes` at most. `disk` has the notes of the last opening.
     pub fn new(size_blocks: u64, cache: &Cache, disk: Arc<dyn Disk>, limit_bytes: u64) -> (Self, Beginning) {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
         let (complete, is_complete) = watch::channel(false);
@@ -107,7 +108,7 @@ impl Survey {
         (survey, Beginning(Some((running, missed))))
     }
 
-    /// What looks at nothing, and knows of no metadata.
+    /// A survey that does nothing and knows no metadata.
     pub fn none(size_blocks: u64) -> (Self, Beginning) {
         let walk = Arc::new(RwLock::new(Walk::new(size_blocks, Limits::default())));
         let (misses, is_complete, is_mountable) =
@@ -126,7 +127,7 @@ impl Survey {
         }
     }
 
-    /// Whether a mount would find all that it reads without the store. Waits until all metadata is local.
+    /// Whether a mount would find everything that it reads without the store. Waits until all metadata is local.
     pub async fn is_mountable_away(&self) -> bool {
         let mut is_mountable = self.is_mountable.clone();
         let known = is_mountable.wait_for(Option::is_some).await.map(|known| *known);
@@ -141,28 +142,28 @@ impl Survey {
             .all(|block| walk.owner_of(block).is_some() || is_complete && walk.is_forgotten_data(block))
     }
 
-    /// What is known of the drive's files.
+    /// All that is known of the drive's files.
     pub fn files(&self) -> Arc<RwLock<Walk>> {
         self.walk.clone()
     }
 
-    /// The file that a block is data of, and which block of it, as far as that is known at once.
+    /// The file that a block is data of, and which block of it. None if that is not known, or not at once.
     pub fn file_at(&self, block: u64) -> Option<FilePlace> {
         self.walk.try_read()?.file_at(block)
     }
 
     /// A reader waits for these blocks.
     pub fn missed(&self, blocks: BlockRange) {
-        // What does not fit is of no interest: many miss at once.
+        // When the queue is full, more misses do not matter.
         let _ = self.misses.try_send(blocks);
     }
 
-    /// Blocks of metadata for which the cache is too small: they come and go as data of files does.
+    /// Blocks of metadata for which the cache is too small: they come and go like data of files.
     pub fn blocks_without_room(&self) -> u64 {
         self.needs.without_room.load(Ordering::Acquire)
     }
 
-    /// Whether there is more metadata than is known: a file system with very many directories has some that are read as data is.
+    /// Whether there is more metadata than is known: in a file system with very many directories, some are read like data.
     pub fn is_more(&self) -> bool {
         self.needs.is_more.load(Ordering::Acquire)
     }
@@ -172,16 +173,16 @@ impl Survey {
         self.needs.all.load(Ordering::Acquire) * BLOCK_BYTES * KEPT_SHARE
     }
 
-    /// Whether all metadata that is known, and that the cache has room for, is local. So it is where there is none.
+    /// Whether all metadata is local that is known and for which the cache has space. True if there is none.
     pub fn is_complete(&self) -> bool {
         *self.is_complete.borrow()
     }
 
-    /// Notes what is metadata, for the next opening, as soon as all of it is known.
+    /// Notes the metadata for the next opening, once all of it is known.
     pub fn note(&self) {
         let Some(disk) = self.disk.as_ref().filter(|_| self.is_complete()) else { return };
         let metadata = self.walk.read().metadata();
-        // The journal is large, and the rest does not need it.
+        // The journal is large, and the rest does not depend on it.
         let (needed, journal): (Vec<_>, Vec<_>) =
             metadata.into_iter().filter(|(_, kind)| is_kept(*kind)).partition(|(_, kind)| is_needed(*kind));
         kept::note(&**disk, needed.into_iter().chain(journal).map(|(range, _)| range));
@@ -203,15 +204,15 @@ impl Drop for Survey {
     }
 }
 
-/// Whether it stays.
+/// Whether blocks of this kind stay.
 fn is_kept(kind: Kind) -> bool {
     is_needed(kind) || kind == Kind::Journal
 }
 
-/// Whether programs read it.
+/// Whether programs read blocks of this kind.
 fn is_needed(kind: Kind) -> bool {
     match kind {
-        // Of its journal a mount reads what is live, by itself: it can wait.
+        // A mount reads the live part of the file system's journal by itself: it can wait.
         Kind::Backup | Kind::Reserve | Kind::Journal => false,
         Kind::Superblock
         | Kind::Descriptors
@@ -227,7 +228,7 @@ fn is_needed(kind: Kind) -> bool {
     }
 }
 
-/// Blocks of metadata that may stay, of a cache of so many bytes at most.
+/// Blocks of metadata that may stay, in a cache of this limit.
 fn kept_most(limit_bytes: u64) -> u64 {
     limit_bytes / BLOCK_BYTES / KEPT_SHARE
 }
@@ -236,30 +237,30 @@ struct Running {
     volume: Weak<Volume>,
     walk: Arc<RwLock<Walk>>,
     size_blocks: u64,
-    /// How many blocks stay. Of what was metadata at the last opening only once it is known what still is.
+    /// How many blocks stay. Metadata of the last opening counts only once it is known what still is metadata.
     kept_blocks: u64,
     complete: watch::Sender<bool>,
     mountable: watch::Sender<Option<bool>>,
-    /// Whether other blocks stay than were noted.
+    /// Whether the blocks that stay differ from those that were noted.
     has_changed: bool,
-    /// Whether something was written since what is metadata was last compared with what stays.
+    /// Whether something was written since metadata was last compared with the blocks that stay.
     is_written: bool,
     /// When all metadata was first local.
     completed_at: Option<Instant>,
-    /// When what is of use at the next opening was noted last.
+    /// When the notes for the next opening were last saved.
     noted_at: Option<Instant>,
     /// When all metadata was last found to be local.
     looked_at: Option<Instant>,
     /// Whether something was written or found since.
     has_news: bool,
-    /// What is being foreseen of files. It ends with this.
+    /// Files whose next reads are being foreseen. These tasks end with this.
     foreseeing: JoinSet<()>,
-    /// Files that were looked at, and when.
+    /// Files that were examined, and when.
     seen: VecDeque<(InodeNumber, Instant)>,
     needs: Arc<Needs>,
     /// Whether some metadata found no room.
     is_refused: bool,
-    /// The cache's limit at which all metadata was asked to stay last; none where that is to be done anew.
+    /// The cache's limit when all metadata was last asked to stay; none if that has to be done again.
     asks_at: Option<u64>,
 }
 
@@ -293,10 +294,10 @@ impl Running {
         }
     }
 
-    /// Learns what there is to learn, level by level. None once the drive is closed.
+    /// Learns all that there is to learn, level by level. None once the drive is closed.
     async fn learn(&mut self) -> Option<Result<(), PullError>> {
         loop {
-            // Not held while it waits: who drops the drive ends this, too.
+            // Not held during the wait: dropping the drive ends this too.
             let volume = self.volume.upgrade()?;
             let puller = volume.puller.clone();
             let wanted = self.walk.write().wanted();
@@ -308,7 +309,7 @@ impl Running {
                     return Some(Ok(()));
                 }
                 self.weigh(&self.volume.upgrade()?);
-                // Directories and bitmaps are wanted, and read by nobody here.
+                // Directories and bitmaps have to be here, though nothing here reads them.
                 let ranges = self.staying(&*self.volume.upgrade()?, is_needed);
                 let pulled = puller.pull_all(Class::Metadata, &ranges).await;
                 if pulled.is_ok() {
@@ -321,7 +322,7 @@ impl Running {
             let most = limit / BLOCK_BYTES / LEARNT_SHARE;
             let mut outcome = Ok(());
             for part in portions(&wanted, most.max(1)) {
-                // What does not come keeps nothing else from being learnt.
+                // A failure does not keep the rest from being learnt.
                 outcome = outcome.and(puller.pull_all(Class::Metadata, &part).await);
                 let volume = self.volume.upgrade()?;
                 if !self.feed(&volume) {
@@ -332,13 +333,13 @@ impl Running {
                 }
             }
             if self.walk.write().wanted() == wanted {
-                // Tried again later: nothing of it could be read.
+                // None of it could be read: it is tried again later.
                 return Some(outcome.and(Err(PullError::NoRoom(NoRoom))));
             }
         }
     }
 
-    /// Learns from what is local. Whether there is an ext4 here that is known; else there is nothing to be pulled first.
+    /// Learns from local blocks. False if there is no ext4 that this program knows: then nothing has to be pulled first.
     fn feed(&self, volume: &Volume) -> bool {
         let mut walk = self.walk.write();
         walk.wanted();
@@ -346,21 +347,21 @@ impl Running {
         fed.inspect_err(|error| tracing::debug!(%error, "the drive's file system is not looked at")).is_ok()
     }
 
-    /// Whether all metadata was local a moment ago, of a cache with that limit, and nothing has changed since.
+    /// Whether all metadata was local a moment ago, in a cache of this limit, and nothing has changed since.
     fn is_settled(&self, limit: u64) -> bool {
         let is_recent = self.looked_at.is_some_and(|at| at.elapsed() < LOOK_AGAIN);
         is_recent && !self.has_news && self.asks_at == Some(limit)
     }
 
-    /// Metadata of these kinds that stays. A cache that is too small for the rest would have it pulled for ever.
+    /// Metadata of these kinds that stays. In a cache that is too small, the rest would be pulled again and again.
     fn staying(&self, volume: &Volume, is_meant: impl Fn(Kind) -> bool) -> Vec<BlockRange> {
         let all = BlockRange { start: 0, end: volume.cache.valid().capacity() };
         let metadata = self.walk.read().metadata().into_iter().filter(|(_, kind)| is_meant(*kind));
         metadata.flat_map(|(range, _)| volume.cache.residents().kept_runs(range.intersect(&all))).collect()
     }
 
-    /// All metadata is local. The file system's journal follows in the background: a mount after a crash reads it, also
-    /// without the store. It is large, so what programs read goes first.
+    /// All metadata is local. The file system's journal follows in the background: a mount after a crash reads it, even without the store.
+    /// It is large, so blocks that programs read go first.
     fn is_here(&mut self, volume: &Arc<Volume>) {
         let journal = self.walk.read().metadata().into_iter().filter(|(_, kind)| *kind == Kind::Journal);
         let journal: Vec<_> = journal.map(|(range, _)| range).collect();
@@ -386,7 +387,7 @@ impl Running {
         }
     }
 
-    /// What was read first after the last opening is likely to be again.
+    /// Blocks that were read first after the last opening are likely to be read first again.
     fn pull_trace(&self, volume: &Volume) {
         let most = volume.room.limit() / TRACE_SHARE / crate::units::CHUNK_BYTES;
         let drive = volume.all_blocks();
@@ -398,14 +399,14 @@ impl Running {
         }
     }
 
-    /// Notes what is of use at the next opening, every now and then, once what was noted at the last one was looked at.
+    /// Saves the notes for the next opening from time to time, once those of the last one were used.
     fn note(&mut self, volume: &Volume) {
         if self.noted_at.or(self.completed_at).is_some_and(|at| at.elapsed() >= NOTE_EVERY) {
             volume.trace.save();
             if volume.survey.is_complete() && std::mem::take(&mut self.is_written) {
                 self.let_go(volume);
             }
-            // Until all of it is known, what was noted before says more.
+            // Until all metadata is known, the earlier notes say more.
             if volume.survey.is_complete() && std::mem::take(&mut self.has_changed) {
                 volume.survey.note();
             }
@@ -413,7 +414,7 @@ impl Running {
         }
     }
 
-    /// What is metadata is known: of what was, at the last opening or before it was deleted, the rest may go.
+    /// All metadata is known. Other blocks that stay, noted at the last opening or of deleted files, may be evicted from now on.
     fn let_go(&mut self, volume: &Volume) {
         let residents = volume.cache.residents();
         if residents.kept_blocks() > 0 {
@@ -423,12 +424,12 @@ impl Running {
             }
             self.has_changed |= kept::let_go(&volume.cache, &now) > 0;
         }
-        // What stays of what was counts from here on.
+        // Noted blocks that still stay count from here on.
         self.kept_blocks = residents.kept_blocks();
         self.asks_at = None;
     }
 
-    /// Has what was found pulled, and kept as far as that is sensible.
+    /// Pulls the metadata that was found, and keeps it as far as there is space.
     fn keep(&mut self, volume: &Arc<Volume>) {
         let found = self.walk.write().found();
         self.has_news |= !found.is_empty();
@@ -442,8 +443,8 @@ impl Running {
         }
     }
 
-    /// Counts what metadata needs, and has stay what found no room before and may find some now: the limit was raised, or other metadata has
-    /// gone.
+    /// Counts the space that metadata needs. Keeps metadata that found no space before and may find some now: the limit was raised, or
+    /// other metadata has gone.
     fn weigh(&mut self, volume: &Arc<Volume>) {
         let limit = volume.room.limit();
         if self.asks_at == Some(limit) {
@@ -455,7 +456,7 @@ impl Running {
         };
         let (residents, is_refused) = (volume.cache.residents(), self.is_refused);
         if is_refused {
-            // The file system's journal is the first to go.
+            // The file system's journal is the first to leave.
             let all = BlockRange { start: 0, end: volume.cache.valid().capacity() };
             let journal = metadata.iter().filter(|(_, kind)| *kind == Kind::Journal);
             let kept = journal.flat_map(|(range, _)| residents.kept_runs(range.intersect(&all)));
@@ -473,7 +474,7 @@ impl Running {
             }
         }
         if is_refused && without_room < self.needs.without_room.load(Ordering::Acquire) {
-            // What stays now is on its way.
+            // The blocks that stay now are still being pulled.
             self.complete.send_replace(false);
         }
         self.is_refused &= without_room > 0;
@@ -483,7 +484,7 @@ impl Running {
         self.needs.is_more.store(is_more, Ordering::Release);
     }
 
-    /// Has blocks stay, if there is room for that. Whether they do.
+    /// Keeps blocks if there is space for that. Returns whether they stay.
     fn stays(&mut self, volume: &Volume, range: BlockRange) -> bool {
         let residents = volume.cache.residents();
         if residents.are_all_kept(range) {
@@ -499,8 +500,8 @@ impl Running {
         fits
     }
 
-    /// Somebody waits for a part of a file: its format may tell what comes next. Of one that is not read from its beginning it is
-    /// looked at if that is here.
+    /// A reader waits for a part of a file: its format may show what comes next. If the read is not near the file's beginning, the format
+    /// is examined only if the beginning is here.
     fn foresee(&mut self, blocks: BlockRange) {
         let walk = self.walk.read();
         let Some((inode, at)) = walk.owner_of(blocks.start) else { return };

@@ -1,5 +1,5 @@
-//! What was read first after the last openings: it is pulled early after the next one, since people begin their day with the
-//! same files. Noted by chunk, as far as it is data of files, and kept in a small file that may vanish.
+//! The blocks that were read first after the last openings. They are pulled early after the next one, since people begin their day with the
+//! same files. Chunks of files' data are noted, in a small file that may vanish.
 
 use super::notes;
 use crate::bitmap::Bitmap;
@@ -13,28 +13,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 const NAME: &str = "trace.json";
 /// Chunks of one trace at most (256 MiB).
 const CHUNKS_MAX: usize = 4096;
-/// Openings whose traces are kept: one in which somebody only looked something up does not take away what days begin with.
+/// Openings whose traces are kept: a short look at something does not replace what days begin with.
 const OPENINGS: usize = 3;
 
 /// The trace of one opening.
 pub(super) struct Trace {
     disk: Arc<dyn Disk>,
-    // Those of the openings before, the last one first. Held to read them, or to forget some.
+    // Those of the earlier openings, the last one first. Held to read them, or to forget some.
     before: Mutex<Vec<Vec<u64>>>,
-    /// Looked at by every read.
+    /// Every read checks this.
     is_noting: AtomicBool,
-    /// Chunks that were noted, or are none of files.
+    /// Chunks that were noted, or are not data of files.
     seen: Bitmap,
     // Held to add one.
     chunks: Mutex<Vec<u64>>,
-    /// How many were kept last.
+    /// How many were saved last.
     kept: AtomicUsize,
-    // Held while the file is written, so that an older one does not come last.
+    // Held while the file is written, so that an older one is not written last.
     saving: Mutex<()>,
 }
 
 impl Trace {
-    /// Begins to note, for a drive with room for so many blocks.
+    /// Starts to note, for a drive with space for `capacity` blocks.
     pub fn start(disk: Arc<dyn Disk>, capacity: u64) -> Self {
         let seen = Bitmap::new(capacity.div_ceil(CHUNK_BLOCKS));
         let before = notes::load(&*disk, NAME).unwrap_or_default();
@@ -49,8 +49,8 @@ impl Trace {
         }
     }
 
-    /// What the traces of the last openings name, at most so many chunks, and the last opening's first. Neighbours are one run, wherever
-    /// they were in the order of reads: each run costs one request or few.
+    /// The chunks of the last traces, at most `chunks_max`, those of the last opening first. Neighbours become one run, wherever they were
+    /// in the order of reads: each run costs one request, or few.
     pub fn last(&self, chunks_max: usize) -> Vec<BlockRange> {
         let mut seen = HashSet::new();
         let before = self.before.lock();
@@ -60,7 +60,7 @@ impl Trace {
         runs(&chunks)
     }
 
-    /// Forgets chunks, because a person wants them to go: the next opening does not bring them back. Where they are read again they are
+    /// Forgets chunks, because a person wants them to leave: the next opening does not bring them back. If they are read again, they are
     /// noted again.
     pub fn forget(&self, gone: &[ChunkIndex]) {
         let gone: HashSet<_> = gone.iter().map(|chunk| chunk.0).collect();
@@ -92,7 +92,7 @@ impl Trace {
         }
     }
 
-    /// Blocks are read; `is_metadata` tells whether they are none of a file.
+    /// Notes a read of these blocks. `is_metadata` tells which blocks are not data of files.
     pub fn note(&self, blocks: BlockRange, is_metadata: impl Fn(BlockRange) -> bool) {
         if !self.is_noting.load(Relaxed) {
             return;
@@ -112,7 +112,7 @@ impl Trace {
         }
     }
 
-    /// Keeps what was noted so far for the next opening. Where nothing was read, what was noted before stays.
+    /// Saves what was noted so far for the next opening. If nothing was read, the earlier notes stay.
     pub fn save(&self) {
         let len = self.chunks.lock().len();
         if self.kept.load(Relaxed) != len {
@@ -125,7 +125,7 @@ impl Trace {
         let chunks = self.chunks.lock().clone();
         self.kept.store(chunks.len(), Relaxed);
         let before = self.before.lock().clone();
-        // An opening in which nothing was read takes no place.
+        // An opening without reads does not count.
         let now = (!chunks.is_empty()).then_some(&chunks);
         let openings: Vec<_> = now.into_iter().chain(&before).take(OPENINGS).collect();
         if let Err(error) = notes::store(&*self.disk, NAME, &openings) {
@@ -134,7 +134,7 @@ impl Trace {
     }
 }
 
-/// Chunks as runs of neighbours, each at the place of its first chunk.
+/// Chunks as runs of neighbours, each in the place of the chunk that was read first.
 fn runs(chunks: &[u64]) -> Vec<BlockRange> {
     let mut by_chunk: Vec<_> = chunks.iter().enumerate().map(|(at, chunk)| (*chunk, at)).collect();
     by_chunk.sort_unstable();
@@ -158,7 +158,7 @@ mod tests {
     use crate::disk::real::Directory;
 
     #[test]
-    fn a_short_opening_does_not_take_away_what_the_one_before_began_with() {
+    fn a_short_opening_keeps_what_earlier_ones_noted() {
         let dir = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(Directory::create(dir.path()).unwrap());
         let opening = |chunks: &[u64]| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_lets_go_does_not_come_back_until_it_is_read_again() {
+    fn released_chunks_stay_out_until_they_are_read_again() {
         let dir = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(Directory::create(dir.path()).unwrap());
         let read = |trace: &Trace, chunk: u64| trace.note(ChunkIndex(chunk).blocks(), |_| false);
@@ -200,7 +200,7 @@ mod tests {
         let second = Trace::start(disk.clone(), 1 << 20);
         [40, 50].into_iter().for_each(|chunk| read(&second, chunk));
         second.forget(&[ChunkIndex(20), ChunkIndex(50)]);
-        // A crash right behind it changes nothing: it is written.
+        // A crash right after that changes nothing: it is saved.
         assert_eq!(remembered(), [of(40), of(10), of(30)]);
         read(&second, 50);
         second.save();

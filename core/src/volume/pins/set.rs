@@ -1,8 +1,8 @@
-//! What is pinned, as runs of blocks. Pure.
+//! The pins of a drive as runs of blocks. Pure.
 
 use crate::units::BlockRange;
 
-/// What is always kept on a device.
+/// The blocks that are always kept on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
     runs: Vec<BlockRange>,
@@ -10,7 +10,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Blocks, in any order, perhaps several times.
+    /// These blocks, in any order. They may repeat.
     pub fn runs(runs: impl IntoIterator<Item = BlockRange>) -> Self {
         let mut sorted: Vec<_> = runs.into_iter().filter(|run| !run.is_empty()).collect();
         sorted.sort_unstable();
@@ -25,12 +25,12 @@ impl Pinned {
         Self { runs, is_whole: false }
     }
 
-    /// All that the drive has, and will have.
+    /// The whole drive, also as it grows.
     pub fn whole() -> Self {
         Self { runs: Vec::new(), is_whole: true }
     }
 
-    /// Whether it is the whole drive.
+    /// Whether the whole drive is pinned.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
