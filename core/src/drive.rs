@@ -148,7 +148,7 @@ pub async fn current(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root
     Ok((head, etag, root))
 }
 
-/// The same, also for a drive that has moved from this store: the version that it had here is still there.
+/// The same, also for a drive that has moved from this store: its HEAD still names the last version that it had here.
 pub(crate) async fn last_here(objects: &Objects, drive: Uuid) -> Result<(Head, Etag, Root), DriveError> {
     let (head, etag) = read_head(objects, drive).await?;
     if head.state == HeadState::Removed {

@@ -15,9 +15,9 @@ use crate::volume::Fork;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// Puts the ref of a fork that is to begin at `point`. It is deleted only if the keeper no longer keeps the version; the keeper never will
-/// again. So a delete of an earlier try that arrives late deletes nothing that a later try relies on. That is also why the name depends on
-/// the keeper.
+/// Puts the ref of a fork that is to begin at `point`. Until the fork has a HEAD, the ref is deleted only if the version is lost for good:
+/// its keeper no longer keeps it and never will again, or, without a keeper, an object of it is missing. So a delete of an earlier try that
+/// arrives late deletes nothing that a later try relies on. That is also why the name depends on the keeper.
 pub(super) async fn hold(
     objects: &Objects,
     fork: &Fork,

@@ -259,8 +259,9 @@ impl Task {
     }
 
     async fn delete_unreached(&mut self, asking: Asking) -> Result<Collected, PushError> {
-        // The parent is kept as well, so it should name no more than this version does. Its pages still name what was overwritten since the
-        // last checkpoint. A writer that was about to continue from the older version finds out by the swap; a reader reads HEAD again.
+        // An empty commit. The parent is kept too, and its pages still name what was overwritten before the last checkpoint; from now on
+        // the parent names no more than this version does. A writer that was about to continue the older version finds out by the swap; a
+        // reader reads HEAD again.
         self.committer.commit(|_| ()).await?;
         self.announce();
         self.forget_deposed().await?;

@@ -295,7 +295,7 @@ impl Replica {
         }
         let (name, last) = (record::name(&head), records.last());
         let sealer = self.objects.sealer().clone();
-        // If the drive has left this primary too, all that it brings is older as well.
+        // If the drive has left this primary too, all that it brings is from before that, and has to count all the same.
         let left = left.filter(|left| *left < head.epoch);
         let counts = |record: &[u8]| record::counts(&sealer, left, record);
         let is_recorded =

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// If nothing was written or found, how often to check at most whether all metadata is still here.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Time from the moment that all metadata is local until its journal is pulled too, after everything that readers wait for.
+/// Time from the moment that all metadata is local until the file system's journal is pulled too, after everything that readers wait for.
 const JOURNAL_AFTER: Duration = Duration::from_secs(10);
 /// The most that is learnt from at once: one part in this many of the cache's limit. More might evict its own beginning before that is
 /// read.
