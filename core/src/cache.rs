@@ -38,6 +38,8 @@ const SHARDS: usize = 64;
 
 /// The cache of one drive.
 pub struct Cache {
+    /// The generation of the bitmap when it was opened.
+    opened_as: Option<u128>,
     file: Arc<dyn DiskFile>,
     bitmap_file: Arc<dyn DiskFile>,
     drive: Uuid,
@@ -88,7 +90,9 @@ impl Cache {
             valid = Bitmap::new(capacity);
             persisted = persist::load(&*bitmap_file, drive, &[], &valid)?;
         }
+        let opened_as = persisted.opened_as;
         let cache = Arc::new(Self {
+            opened_as,
             file,
             bitmap_file,
             drive,
@@ -104,6 +108,11 @@ impl Cache {
         });
         cache.tell_residents()?;
         Ok(cache)
+    }
+
+    /// The generation of the bitmap when it was opened. `None` if it was not trusted.
+    pub fn opened_as(&self) -> Option<u128> {
+        self.opened_as
     }
 
     /// Reports the chunks that take disk space, also those that are no longer valid. Runs of zeros take none, however long

@@ -353,7 +353,21 @@ pub async fn hold_as(
 /// Whether a drive still keeps a version.
 async fn is_kept(objects: &Objects, drive: Uuid, root: ObjectId) -> Result<bool, DriveError> {
     let (head, _, now) = last_here(objects, drive).await?;
+    if !head.state.is_here() {
+        // Collections of other drives ignore a drive that has moved.
+        check_whole(objects, &head).await?;
+    }
     Ok(keeps(&head, &now, root))
+}
+
+/// Checks that the store has all objects of the version that `head` names.
+async fn check_whole(objects: &Objects, head: &Head) -> Result<(), DriveError> {
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    if fork::is_whole(objects, head.root, &root).await? {
+        return Ok(());
+    }
+    let reason = "objects of this version were deleted while the drive was in another store".to_owned();
+    Err(StoreError::Damaged { name: head.root.name(ObjectKind::Root), reason }.into())
 }
 
 /// The same for a drive whose HEAD and current version these are.
@@ -382,13 +396,20 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
         Err(error) => return Err(error),
     }
     fork::forget_references(objects.store().as_ref(), drive).await?;
-    let elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?.reached;
     let mut deleted = 0;
-    for prefix in ["seg/", "root/"] {
-        for listed in objects.store().list(prefix).await? {
-            let ours = ObjectId::parse(&listed.name).filter(|(_, id)| id.drive == drive);
-            if ours.is_some_and(|object| !elsewhere.contains(&object)) {
-                objects.store().delete(&listed.name).await?;
+    let mut elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+    for prefix in ["root/", "seg/"] {
+        let listed = objects.store().list(prefix).await?;
+        let ours = listed.iter().filter_map(|listed| Some((ObjectId::parse(&listed.name)?, &listed.name)));
+        let ours: Vec<_> = ours.filter(|((_, id), _)| id.drive == drive).collect();
+        for step in ours.chunks(crate::push::DELETES_PER_STEP) {
+            // A ref that was put during the look, to a version that its drive no longer keeps, is seen here. One that is put later finds
+            // that the version is no longer kept (`push/gc.rs`).
+            if !elsewhere.is_complete(objects).await? {
+                elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+            }
+            for (_, name) in step.iter().filter(|(object, _)| !elsewhere.reached.contains(object)) {
+                objects.store().delete(name).await?;
                 deleted += 1;
             }
         }
@@ -431,6 +452,8 @@ pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<
     if head.state != HeadState::Moved || head.device != device.id {
         return Err(DriveError::Raced);
     }
+    // Meanwhile collections of other drives ignored what this one shares with them.
+    check_whole(objects, &head).await?;
     swap(objects, &head, etag, next_head(&head, HeadState::Released, device)).await
 }
 

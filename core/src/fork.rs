@@ -43,7 +43,7 @@ mod reference;
 pub(crate) use kept::{deposed_at, is_kept_copy, labels, no_longer_needed, root_of_taker};
 pub use kept::{is_for_absent, is_fork_point, is_reserved, shown};
 pub use reference::forget as forget_references;
-pub(crate) use reference::forget_begun;
+pub(crate) use reference::{forget_begun, is_whole};
 
 /// Stands between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";

@@ -40,7 +40,7 @@ mod task;
 
 pub(crate) use commit::now_ms;
 pub use gc::{Collected, Reference, ReferenceKind};
-pub(crate) use gc::{reach, reached_from_elsewhere};
+pub(crate) use gc::{DELETES_PER_STEP, reach, reached_from_elsewhere};
 use interrupt::Interrupts;
 pub use interrupt::{Collecting, Stage, Wanted};
 use pack::Namer;

@@ -24,6 +24,8 @@ pub(super) struct Persisted {
     bits: Bitmap,
     /// Pages that still have to be written, also those whose write failed.
     stale: BTreeSet<u64>,
+    /// The generation of the file when it was opened. `None` if it was not trusted, and everything is absent.
+    pub(super) opened_as: Option<u128>,
 }
 
 type Words = Box<[u64; (CRC_AT - BITS_AT) / 8]>;
@@ -39,15 +41,17 @@ pub(super) fn load(
     let bits = Bitmap::new(valid.capacity());
     let len = file.len()?;
     let mut page = [0; PAGE_BYTES];
-    let trusted = len >= PAGE_BYTES as u64 && {
+    let mut opened_as = None;
+    if len >= PAGE_BYTES as u64 {
         file.read_at(&mut page, 0)?;
         let generation = u128::from_le_bytes(*page[24..].first_chunk().expect("a page is longer"));
-        checks(&page)
+        let is_trusted = checks(&page)
             && page[..8] == *MAGIC
             && page[8..24] == *drive.as_bytes()
-            && generations.contains(&generation)
-    };
-    if trusted {
+            && generations.contains(&generation);
+        opened_as = is_trusted.then_some(generation);
+    }
+    if opened_as.is_some() {
         let pages = (len / PAGE_BYTES as u64 - 1).min(valid.capacity().div_ceil(PAGE_BLOCKS));
         for index in written_pages(file, pages)? {
             file.read_at(&mut page, (index + 1) * PAGE_BYTES as u64)?;
@@ -63,7 +67,7 @@ pub(super) fn load(
         // No part of an old bitmap may become valid again under a new header.
         file.set_len(0)?;
     }
-    Ok(Persisted { bits, stale: BTreeSet::new() })
+    Ok(Persisted { bits, stale: BTreeSet::new(), opened_as })
 }
 
 /// The indices of those of the first `pages` pages that were ever written: the file is as sparse as the cache.

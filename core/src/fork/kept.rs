@@ -89,14 +89,23 @@ pub(crate) fn labels(head: &Head, root: &Root, device: &Device, base: Option<&Ba
             size_blocks: root.geometry.size_blocks,
         }
     };
+    // The drive was created or cloned, and never opened.
+    if head.epoch == Epoch(0) {
+        return Vec::new();
+    }
+    // An opening that failed may have kept the same content for this device already.
+    let parent = root.snapshots.iter().filter(|kept| kept.root == root.parent && deposed_at(kept).is_some());
+    let has_parent: Vec<_> = parent.filter(|_| is_kept_copy(root)).map(|kept| device_of(&kept.label)).collect();
+    let is_kept = |who: Uuid| has_parent.contains(&Some(who));
     let is_held = head.state == HeadState::Held;
     let is_writer = head.device == root.device;
     let mut kept = Vec::new();
     // A device that has only seized the drive has opened nothing yet.
-    if head.device != device.id || is_writer && deposes(head, device, base) {
+    let may_continue = head.device != device.id || is_writer && deposes(head, device, base);
+    if may_continue && !is_kept(head.device) {
         kept.push(keep(head.device, head.epoch, is_held && is_writer));
     }
-    if !is_writer && root.device != device.id {
+    if !is_writer && root.device != device.id && !is_kept(root.device) {
         kept.push(keep(root.device, root.epoch, is_held));
     }
     kept

@@ -74,7 +74,7 @@ async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, 
 }
 
 /// Whether no object of a version is missing.
-pub(super) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Result<bool, ReadError> {
+pub(crate) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Result<bool, ReadError> {
     let mut needed = BTreeSet::from([(ObjectKind::Root, id)]);
     match crate::push::reach(objects, root, &mut needed).await {
         Err(error) if error.is_missing() => return Ok(false),

@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// An object of a drive.
 type Object = (ObjectKind, ObjectId);
@@ -39,7 +40,7 @@ type Object = (ObjectKind, ObjectId);
 /// Deletions in flight.
 const DELETES_AT_ONCE: usize = 16;
 /// Deletions in one step. They take seconds on a store that is far away.
-const DELETES_PER_STEP: usize = 256;
+pub(crate) const DELETES_PER_STEP: usize = 256;
 /// Objects condemned in one round: the next one finds the rest.
 const CONDEMNED_MAX: usize = 50_000;
 
@@ -70,7 +71,7 @@ pub struct Reference {
     /// Version of this structure.
     pub version: u64,
     /// The drive of the version.
-    pub drive: uuid::Uuid,
+    pub drive: Uuid,
     /// Name of the root.
     pub root: String,
     /// The reason.
@@ -84,7 +85,7 @@ pub struct Reference {
 impl Reference {
     /// Holds the version `root` of a drive.
     pub fn new(
-        drive: uuid::Uuid,
+        drive: Uuid,
         root: ObjectId,
         kind: ReferenceKind,
         device: &Device,
@@ -130,12 +131,38 @@ struct Looked {
     elsewhere: Elsewhere,
 }
 
-/// The objects that others than the drive itself hold.
-#[derive(Default)]
+/// The objects that refs, other drives and replicas hold.
 pub(crate) struct Elsewhere {
-    /// The refs, HEADs and replicas' records that were read.
+    /// The drive that is looked at from there.
+    drive: Uuid,
+    /// The names of all refs, HEADs and records of replicas that were taken into account.
     holders: BTreeSet<String>,
+    /// HEADs of drives that have moved, which hold nothing here. Their retirement may be undone at any moment.
+    moved: Vec<Head>,
+    /// All objects that they need.
     pub reached: BTreeSet<Object>,
+}
+
+impl Elsewhere {
+    /// Whether nothing has come since that may hold an object.
+    pub(crate) async fn is_complete(&self, objects: &Objects) -> Result<bool, ReadError> {
+        let store = objects.store();
+        let heads = store.list("head/").await?;
+        check_lists(&heads, self.drive)?;
+        let (references, records) = (store.list("ref/").await?, store.list(crate::replica::RECORDS).await?);
+        let mut holders = [heads, references, records].into_iter().flatten().map(|listed| listed.name);
+        if !holders.all(|name| !is_holder(&name) || self.holders.contains(&name)) {
+            return Ok(false);
+        }
+        for before in &self.moved {
+            let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
+            let (now, _) = map::read(store.as_ref(), &head::name(before.drive), None, decode).await?;
+            if now.nonce != before.nonce {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 impl Task {
@@ -306,11 +333,15 @@ impl Task {
         let mut deleted = Vec::new();
         while !left.is_empty() {
             self.between_steps(asking, Stage::Deleting, (total - left.len() as u64, total)).await?;
-            if !self.unless_cut_off(asking, self.holders()).await?.is_subset(&elsewhere.holders) {
+            let objects = self.committer.objects().clone();
+            let is_complete = async { Ok(elsewhere.is_complete(&objects).await?) };
+            if !self.unless_cut_off(asking, is_complete).await? {
                 elsewhere = self.unless_cut_off(asking, self.reached_from_elsewhere()).await?;
             }
-            // Roots sort first. So a version that lacks objects has no root either, except while a step deletes both side by side.
-            let rest = left.split_off(left.len().min(DELETES_PER_STEP));
+            // Roots sort first, and no step has objects of both kinds: a version that lacks objects has no root either.
+            let first = left[0].0;
+            let step = left.iter().take(DELETES_PER_STEP).take_while(|(kind, _)| *kind == first).count();
+            let rest = left.split_off(step);
             let mut some = std::mem::replace(&mut left, rest);
             some.retain(|object| !elsewhere.reached.contains(object));
             self.unless_cut_off(asking, self.delete_all(&some)).await?;
@@ -389,17 +420,6 @@ impl Task {
     async fn reached_from_elsewhere(&self) -> Result<Elsewhere, PushError> {
         Ok(reached_from_elsewhere(self.committer.objects(), self.committer.head().drive).await?)
     }
-
-    /// The names of everything that may hold an object.
-    async fn holders(&self) -> Result<BTreeSet<String>, PushError> {
-        let store = self.committer.objects().store();
-        let mut holders = BTreeSet::new();
-        for prefix in ["ref/", "head/", crate::replica::RECORDS] {
-            let listed = store.list(prefix).await.map_err(ReadError::from)?;
-            holders.extend(listed.into_iter().map(|listed| listed.name).filter(|name| is_holder(name)));
-        }
-        Ok(holders)
-    }
 }
 
 /// Whether an object of this name may hold others: a ref, a drive's HEAD, a replica's record.
@@ -408,7 +428,7 @@ fn is_holder(name: &str) -> bool {
 }
 
 /// Refuses a listing of HEADs that lacks the drive's own HEAD: it may lack others too, and they hold data.
-fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
+fn check_lists(heads: &[Listed], drive: Uuid) -> Result<(), StoreError> {
     let own = head::name(drive);
     if heads.iter().any(|listed| listed.name == own) {
         return Ok(());
@@ -421,11 +441,10 @@ fn check_lists(heads: &[Listed], drive: uuid::Uuid) -> Result<(), StoreError> {
 /// All that refs, the family's other drives and their replicas reach.
 pub(crate) async fn reached_from_elsewhere(
     objects: &Objects,
-    drive: uuid::Uuid,
+    drive: Uuid,
 ) -> Result<Elsewhere, ReadError> {
     let store = objects.store();
-    let mut elsewhere = Elsewhere::default();
-    let Elsewhere { holders, reached } = &mut elsewhere;
+    let (mut holders, mut moved, mut reached) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
     // Refs first: a clone's HEAD is put before its ref is deleted, so one of the two is seen.
     let references = store.list("ref/").await?;
     for listed in references.into_iter().filter(|listed| kind(&listed.name) == Some(Kind::Reference)) {
@@ -443,7 +462,7 @@ pub(crate) async fn reached_from_elsewhere(
         let reached_by_it = async {
             let root = objects.root(id, None).await?;
             reached.insert((ObjectKind::Root, id));
-            reach(objects, &root, reached).await
+            reach(objects, &root, &mut reached).await
         };
         match reached_by_it.await {
             // The ref came too late: a part of its version is deleted already. Its owner notices that.
@@ -465,25 +484,24 @@ pub(crate) async fn reached_from_elsewhere(
         let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
         let (head, _) = map::read(store.as_ref(), &listed.name, None, decode).await?;
         if head.state.is_here() {
-            reach_version(objects, &head, reached).await?;
+            reach_version(objects, &head, &mut reached).await?;
         }
-        // The retirement of a moved drive may be undone at any moment, so its HEAD is read again at each step.
-        if head.state != HeadState::Moved {
-            holders.insert(listed.name);
+        if head.state == HeadState::Moved {
+            moved.push(head);
         }
+        holders.insert(listed.name);
     }
     // Other drives may have only a replica here. One that is incomplete (its drive lived here later, and has collected it) is not worth
     // keeping.
-    for (name, head) in crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await? {
-        if head.drive != drive {
-            match reach_version(objects, &head, reached).await {
-                Err(error) if !error.is_missing() => return Err(error),
-                _ => {}
-            }
+    let (records, newest) = crate::replica::newest_of_all(store.as_ref(), objects.sealer()).await?;
+    holders.extend(records);
+    for head in newest.into_iter().filter(|head| head.drive != drive) {
+        match reach_version(objects, &head, &mut reached).await {
+            Err(error) if !error.is_missing() => return Err(error),
+            _ => {}
         }
-        holders.insert(name);
     }
-    Ok(elsewhere)
+    Ok(Elsewhere { drive, holders, moved, reached })
 }
 
 async fn reach_version(

@@ -145,24 +145,23 @@ pub async fn newest(replica: &dyn Store, sealer: &Sealer, drive: Uuid) -> Result
 pub(crate) async fn newest_of_all(
     replica: &dyn Store,
     sealer: &Sealer,
-) -> Result<Vec<(String, Head)>, ReadError> {
-    let mut newest = Vec::new();
-    for mut name in record::newest_of_all(replica).await? {
-        loop {
+) -> Result<(Vec<String>, Vec<Head>), ReadError> {
+    let (records, newest) = record::newest_of_all(replica).await?;
+    let mut heads = Vec::new();
+    for mut name in newest {
+        let head = loop {
             match read(replica, sealer, &name).await {
-                // It was tidied away: there are later ones by now.
+                // It was tidied away, because there are later ones by now.
                 Err(error) if error.is_missing() => match record::newest_after(replica, &name).await? {
                     Some(later) => name = later,
                     None => return Err(error),
                 },
-                read => {
-                    newest.push((name, read?));
-                    break;
-                }
+                read => break read?,
             }
-        }
+        };
+        heads.push(head);
     }
-    Ok(newest)
+    Ok((records, heads))
 }
 
 async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, ReadError> {

@@ -3,7 +3,7 @@
 use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::seal::Sealer;
-use crate::store::{Store, StoreError};
+use crate::store::{Listed, Store, StoreError};
 use crate::units::Epoch;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -49,16 +49,17 @@ pub(super) async fn names(store: &dyn Store, drive: Uuid) -> Result<Vec<String>,
     Ok(names)
 }
 
-/// The last record of each drive that has any.
-pub(super) async fn newest_of_all(store: &dyn Store) -> Result<Vec<String>, StoreError> {
-    let mut newest = BTreeMap::new();
-    for listed in store.list(ALL).await? {
-        if let Some((drive, _)) = listed.name.rsplit_once('/') {
+/// All records, and of them the last one of each drive.
+pub(super) async fn newest_of_all(store: &dyn Store) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    let (mut all, mut newest) = (Vec::new(), BTreeMap::new());
+    for Listed { name, .. } in store.list(ALL).await? {
+        if let Some((drive, _)) = name.rsplit_once('/') {
             let last: &mut String = newest.entry(drive.to_owned()).or_default();
-            *last = std::mem::take(last).max(listed.name.clone());
+            *last = std::mem::take(last).max(name.clone());
         }
+        all.push(name);
     }
-    Ok(newest.into_values().collect())
+    Ok((all, newest.into_values().collect()))
 }
 
 /// The last record of the same drive, if it is later than `name`.

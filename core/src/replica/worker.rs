@@ -309,6 +309,11 @@ impl Replica {
                 // Another device's record of this version may name another holder; both lead to the version that is complete here. A record
                 // from before the drive lived here itself is overwritten: it does not say that this is a replica again.
                 immutable::put_over_damage(&*self.store, &name, record, counts).await?;
+                if last.is_none() || left.is_some() {
+                    // It is the first to count. Until now, collections of other drives there could delete what both drives need.
+                    self.known = None;
+                    self.bring(&head).await?;
+                }
             }
             record::tidy(&*self.store, &records).await;
         }

@@ -66,6 +66,7 @@ pub(super) async fn open_journal(
             if journal::is_aside(&*env.journal, local.journal)?
                 && journal::found(&*env.journal)? != Some(local.journal) =>
         {
+            base = local.base.map(|base| Base { lsn: 0, ..base });
             None
         }
         known => known,
@@ -330,8 +331,9 @@ pub(super) async fn remember(
     let (cut, local, head) = (opened.cut, &mut opened.local, &seen.head);
     local.durable = opened.recovered.last.0;
     let generation = crate::entropy::u128();
-    local.generations.truncate(1);
-    local.generations.push(format!("{generation:032x}"));
+    // The one on the disk, and the one that replaces it.
+    let both = cache.opened_as().into_iter().chain([generation]);
+    local.generations = both.map(|generation| format!("{generation:032x}")).collect();
     local.base = Some(Base::new(head, &seen.root, cut));
     seen.save(&*env.state, sealer).await?;
     local.save(&*env.state).await?;

@@ -10,8 +10,9 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
 use holdall_core::sim::store::{SimStore, StoreFaults};
-use holdall_core::store::{Etag, Store, StoreError, When};
+use holdall_core::store::{Etag, Fetched, Store, StoreError, When};
 use holdall_core::volume::{self, Access, Fork, Local, OpenError, Over, Volume};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -623,4 +624,59 @@ fn devices_that_take_turns_leave_one_kept_version_each() {
         close(volume).await;
     });
     run(async { assert_eq!(labels(&bench, bench.drive).await, [""; 0]) });
+}
+
+#[test]
+fn keeps_nothing_of_a_drive_that_was_never_opened() {
+    let bench = Bench::new();
+    run(async {
+        close(bench.open(1).await.unwrap()).await;
+        assert_eq!(labels(&bench, bench.drive).await, [""; 0]);
+    });
+}
+
+/// A store that gives no segments while it fails.
+struct LacksSegments {
+    store: SimStore,
+    failing: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for LacksSegments {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        if name.starts_with("seg/") && self.failing.load(Relaxed) {
+            return Err(away());
+        }
+        self.store.get(name, range).await
+    }
+}
+
+#[test]
+fn openings_that_fail_do_not_keep_versions_again_and_again() {
+    let mut bench = Bench::new();
+    run(async {
+        let first = bench.open(0).await.unwrap();
+        put(&first, 1, 1).await;
+        first.pusher().unwrap().sync().await.unwrap();
+    });
+    bench.devices[0].power_cut();
+    bench.devices[0].lose_cache();
+    run(async {
+        let store = bench.store.clone();
+        let store = Arc::new(Layered(LacksSegments { store, failing: AtomicBool::new(true) }));
+        for device in [0, 1] {
+            for _ in 0..4 {
+                assert!(bench.open_on(store.clone(), device, OVER_OTHERS).await.is_err());
+            }
+            assert!(labels(&bench, bench.drive).await.len() <= 2, "{:?}", labels(&bench, bench.drive).await);
+        }
+        store.failing.store(false, Relaxed);
+        let second = bench.open_on(store, 1, OVER_OTHERS).await.unwrap();
+        assert_eq!(get(&second, 1).await, 1);
+        close(second).await;
+    });
 }
