@@ -30,6 +30,8 @@ use targets::{
     claims, credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, s3, text, wire,
 };
 
+pub use targets::local::journal_records;
+
 const MIB: usize = 1 << 20;
 
 /// All targets.

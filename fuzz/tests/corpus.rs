@@ -96,3 +96,11 @@ fn targets_have_seeds_unique_names_and_known_corpora() {
         assert!(holdall_fuzz::find(&name).is_some(), "corpus/{name} belongs to no target");
     }
 }
+
+/// Otherwise the target would never get past the header.
+#[test]
+fn journal_seeds_open_with_all_their_records() {
+    let target = holdall_fuzz::find("journal_file").unwrap();
+    let found: Vec<_> = (target.seeds)().iter().map(|seed| holdall_fuzz::journal_records(seed)).collect();
+    assert_eq!(found, [Some(3), Some(4), Some(3), Some(3)]);
+}

@@ -13,6 +13,10 @@ use uuid::Uuid;
 const JOURNAL: Uuid = Uuid::from_u128(0x1122_3344_5566_7788_99aa_bbcc_ddee_ff00);
 const DRIVE: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 const FILE_BYTES: usize = 32 << 10;
+/// A file's header: its fields follow the magic and the journal's uuid ...
+const FIELDS: std::ops::Range<usize> = 24..80;
+/// ... and its checksum follows them.
+const HEADER_END: usize = FIELDS.end + 4;
 const LIMITS: Limits = Limits { file_bytes: FILE_BYTES as u64, files: 4, reserve_files: 1 };
 /// Blocks of the drive.
 const CAPACITY: u64 = 32_768;
@@ -42,22 +46,39 @@ async fn open(disk: &SimDisk, journal: Uuid) -> Result<(Arc<Journal>, Recovered)
     Journal::open(Arc::new(disk.clone()), LIMITS, CAPACITY, journal).await
 }
 
-/// Files of a journal. The first byte says how many; each gets an equal share of the rest: 32 bytes of header, then
-/// records. Checksums are corrected, except those that a record's reserved bytes mark as wrong.
+/// Files of a journal. The first byte says how many, and which of them are compacted groups; each gets an equal share of
+/// the rest: the header's fields, then records. Checksums are corrected, except those that a record's reserved bytes mark
+/// as wrong.
 pub fn journal_file(input: &[u8]) {
-    let Some((count, rest)) = input.split_first() else { return };
-    let count = usize::from(count % 3) + 1;
+    journal_records(input);
+}
+
+/// How many records an opening finds in these files; `None` if the journal does not open.
+pub fn journal_records(input: &[u8]) -> Option<usize> {
+    let (choice, rest) = input.split_first()?;
+    let count = usize::from(choice % 3) + 1;
+    let is_group = |index: usize| (choice / 3) >> index & 1 != 0;
     let disk = disk();
+    let mut prev_crc = 0;
     for (index, part) in rest.chunks(rest.len().div_ceil(count).max(1)).enumerate() {
-        write(&disk, &format!("j{:08}", index + 1), &file_of(part));
+        let (file, last_crc) = file_of(part, is_group(index), prev_crc);
+        write(&disk, &format!("j{:08}", index + 1), &file);
+        prev_crc = last_crc;
     }
     let before = headers(&disk);
     run(async {
-        let Ok((journal, recovered)) = open(&disk, JOURNAL).await else { return };
+        let (journal, recovered) = open(&disk, JOURNAL).await.ok()?;
         let records = journal.records(recovered.first, recovered.last, u64::MAX).await;
         let records = records.expect("what a recovery found can be read");
+        let found = records.len();
         let lsns: Vec<_> = records.iter().map(|record| record.lsn.0).collect();
-        assert_eq!(lsns, (recovered.first.0..=recovered.last.0).collect::<Vec<_>>());
+        if !(0..count).any(is_group) {
+            assert_eq!(lsns, (recovered.first.0..=recovered.last.0).collect::<Vec<_>>());
+        } else {
+            // The records of a group all carry the last LSN that it stands for.
+            let bounds = recovered.first.0..=recovered.last.0;
+            assert!(lsns.is_sorted() && lsns.iter().all(|lsn| bounds.contains(lsn)), "{lsns:?}");
+        }
         for record in records {
             // As an opening replays them; a drive is never smaller than what was written to it.
             if let Operation::Data(blocks) | Operation::Zero(blocks) = record.operation {
@@ -73,15 +94,16 @@ pub fn journal_file(input: &[u8]) {
         if all_were_part {
             assert_eq!(again.expect("what was opened once can be opened again"), recovered);
         }
-    });
+        Some(found)
+    })
 }
 
 /// The headers of all files, by name.
-fn headers(disk: &SimDisk) -> Vec<(String, [u8; 64])> {
+fn headers(disk: &SimDisk) -> Vec<(String, [u8; HEADER_END])> {
     let mut names = disk.list().expect("the simulated disk lists");
     names.sort();
     let header = |name: &String| {
-        let mut header = [0; 64];
+        let mut header = [0; HEADER_END];
         let file = disk.open(name, false).expect("the simulated disk opens files");
         file.read_at(&mut header, 0).expect("the simulated disk reads");
         (name.clone(), header)
@@ -89,16 +111,18 @@ fn headers(disk: &SimDisk) -> Vec<(String, [u8; 64])> {
     names.iter().map(header).collect()
 }
 
-/// A journal file from 32 bytes of header fields and the bytes after them.
-fn file_of(part: &[u8]) -> Vec<u8> {
-    let (fields, records) = part.split_at(part.len().min(32));
+/// A journal file from the header's fields and the bytes after them, and the own CRC of its last record. `prev_crc` is that
+/// of the file before: the field with it says by which bits the header differs.
+fn file_of(part: &[u8], is_group: bool, prev_crc: u32) -> (Vec<u8>, u32) {
+    let (fields, records) = part.split_at(part.len().min(FIELDS.len()));
     let mut file = vec![0; FILE_BYTES];
-    file[..8].copy_from_slice(b"HLDJRNL\x01");
+    file[..8].copy_from_slice(if is_group { b"HLDJCMP\x01" } else { b"HLDJRNL\x01" });
     file[8..24].copy_from_slice(JOURNAL.as_bytes());
-    file[24..24 + fields.len()].copy_from_slice(fields);
-    let crc = crc32c::crc32c(&file[..56]);
-    file[56..60].copy_from_slice(&crc.to_le_bytes());
-    let mut prev_crc = u32::from_le_bytes(*file[36..].first_chunk().expect("a file is longer"));
+    file[FIELDS.start..FIELDS.start + fields.len()].copy_from_slice(fields);
+    let mut prev_crc = prev_crc ^ u32_at(&file, 36);
+    file[36..40].copy_from_slice(&prev_crc.to_le_bytes());
+    let crc = crc32c::crc32c(&file[..FIELDS.end]);
+    file[FIELDS.end..HEADER_END].copy_from_slice(&crc.to_le_bytes());
     let len = records.len().min(FILE_BYTES - 4096);
     file[4096..4096 + len].copy_from_slice(&records[..len]);
     let mut at = 4096;
@@ -125,10 +149,16 @@ fn file_of(part: &[u8]) -> Vec<u8> {
         }
         at += 64 + if data_len <= data.len() as u64 { data_len as usize } else { 0 };
     }
-    file
+    // In a group, the header says which CRC the record had that the next file follows.
+    let last_crc = if is_group { u32_at(&file, 64) } else { prev_crc };
+    (file, last_crc)
 }
 
-/// One file, two that follow each other, and one with runs of zeros.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("a file is longer"))
+}
+
+/// One file, two that follow each other, one with runs of zeros, and a group with a file behind it.
 pub fn journal_file_seeds() -> Vec<Vec<u8>> {
     let record = |kind: u8, lsn: u64, durable: u64, first: u64, blocks: u64| {
         let mut bytes = vec![0; 64];
@@ -142,18 +172,38 @@ pub fn journal_file_seeds() -> Vec<Vec<u8>> {
         bytes.resize(64 + data as usize, kind);
         bytes
     };
-    let header = |seq: u64, first: u64, durable: u64| {
-        [&seq.to_le_bytes()[..], &[1, 0, 0, 0, 0, 0, 0, 0], &first.to_le_bytes(), &durable.to_le_bytes()]
-            .concat()
+    // A group that stands for the records up to `last` has two records.
+    let header = |seq: u64, first: u64, durable: u64, last: u64| {
+        let group = if last == 0 { [0; 8] } else { [9, 0, 0, 0, 2, 0, 0, 0] };
+        [
+            &seq.to_le_bytes()[..],
+            &[1, 0, 0, 0, 0, 0, 0, 0],
+            &first.to_le_bytes(),
+            &durable.to_le_bytes(),
+            &last.to_le_bytes(),
+            &group,
+            &(FILE_BYTES as u64).to_le_bytes(),
+        ]
+        .concat()
     };
-    let one =
-        [header(1, 1, 0), record(1, 1, 0, 5, 1), record(2, 2, 1, 0, 100), record(3, 3, 1, 4096, 0)].concat();
-    let more = [header(2, 4, 3), record(1, 4, 3, 9, 1)].concat();
+    let one = [header(1, 1, 0, 0), record(1, 1, 0, 5, 1), record(2, 2, 1, 0, 100), record(3, 3, 1, 4096, 0)]
+        .concat();
+    let more = [header(2, 4, 3, 0), record(1, 4, 3, 9, 1)].concat();
     let zeros =
-        [header(1, 1, 0), record(2, 1, 0, 7, 9), record(2, 2, 0, 1, 1), record(2, 3, 2, 1, 3)].concat();
-    let mut two = more.clone();
-    two.resize(one.len(), 0);
-    vec![[&[0], &one[..]].concat(), [&[1], &one[..], &two].concat(), [&[0], &zeros[..]].concat()]
+        [header(1, 1, 0, 0), record(2, 1, 0, 7, 9), record(2, 2, 0, 1, 1), record(2, 3, 2, 1, 3)].concat();
+    let group = [header(1, 1, 3, 3), record(1, 3, 3, 5, 1), record(3, 3, 3, 4096, 0)].concat();
+    let equally_long = |bytes: &[u8], len: usize| {
+        let mut bytes = bytes.to_vec();
+        bytes.resize(len, 0);
+        bytes
+    };
+    vec![
+        [&[0], &one[..]].concat(),
+        [&[1], &one[..], &equally_long(&more, one.len())].concat(),
+        [&[0], &zeros[..]].concat(),
+        // The second of the two files is none.
+        [&[1 + 3], &group[..], &equally_long(&more, group.len())].concat(),
+    ]
 }
 
 /// A journal that is written as the first part of the input says, cut off, and damaged as the rest says. A recovery must
