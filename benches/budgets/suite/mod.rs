@@ -5,8 +5,10 @@
 
 #![allow(dead_code, reason = "the test of the report uses a part")]
 
+pub mod appendix;
 pub mod attached;
 pub mod facts;
+pub mod figures;
 pub mod fio;
 pub mod holdall;
 pub mod links;
@@ -20,6 +22,7 @@ pub mod remote;
 pub mod report;
 pub mod requests;
 pub mod rows;
+pub mod summary;
 
 use record::{Row, Run};
 use std::collections::BTreeMap;

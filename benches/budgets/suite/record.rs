@@ -36,6 +36,18 @@ pub struct Row {
     pub peer: Vec<f64>,
 }
 
+impl Row {
+    /// The product's figure divided by the peer's, round by round; none if the peer was not measured.
+    pub fn ratios(&self) -> Vec<f64> {
+        self.ours.iter().zip(&self.peer).map(|(ours, peer)| ours / peer).collect()
+    }
+
+    /// The median of the ratios.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.ratios()).filter(|ratios| !ratios.is_empty()).map(|ratios| median(&ratios))
+    }
+}
+
 impl Run {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, Failure> {

@@ -1,8 +1,8 @@
-//! Makes BENCHMARKS.md from the raw figures.
+//! Makes BENCHMARKS.md from the raw figures: the summary, the tables, and the appendix on the runs.
 
-use super::Failure;
-use super::record::{Row, Run, median};
-use super::rows::{Bar, ROWS, Spec};
+use super::record::{Row, Run};
+use super::rows::{Bar, Kind, ROWS, Section, Spec};
+use super::{Failure, appendix, figures, summary};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,17 @@ const HEAD: &str = "\
 
 # Benchmarks
 
-`just bench` measures the built product and its peers in one run on one machine: both sides take turns, round after round, and the table has the
-medians, with the least and the most in brackets. A ratio is the median of the ratios of the rounds. What is measured, and against what it has to hold, is in
-[benches/budgets](benches/budgets); why the figures are what they are is in [ARCHITECTURE.md](ARCHITECTURE.md#performance).
+## Summary
+
+";
+
+const METHOD: &str = "\
+## How to read the tables
+
+`just bench` measures Holdall and its peers in one run on one machine. The two sides take turns, round after round. The tables show medians, with the
+least and the greatest value in brackets. A ratio is Holdall's figure divided by the other side's: the median of the ratios of the rounds. In the summary,
+a ratio that rounds to 1.00 counts as equal. The measurements and their targets are in
+[benches/budgets](benches/budgets); [ARCHITECTURE.md](ARCHITECTURE.md#performance) explains the figures.
 ";
 
 /// The directory of the raw figures.
@@ -44,7 +52,7 @@ pub fn runs() -> Result<Vec<Run>, Failure> {
 }
 
 /// The first run that has a section; the newest run comes first.
-fn of_section(runs: &[Run], section: &str) -> Option<usize> {
+pub fn of_section(runs: &[Run], section: &Section) -> Option<usize> {
     let has = |run: &Run| ROWS.iter().any(|spec| spec.section == section && run.row(spec.key).is_some());
     runs.iter().position(has)
 }
@@ -54,60 +62,46 @@ pub fn row_of<'a>(runs: &'a [Run], spec: &Spec) -> Option<&'a Row> {
     runs.get(of_section(runs, spec.section)?)?.row(spec.key)
 }
 
-/// The whole report; the newest run comes first.
-pub fn markdown(runs: &[Run]) -> String {
-    let mut text = HEAD.to_owned();
-    text.push_str(&table(runs));
-    runs.iter().enumerate().for_each(|(at, run)| about(&mut text, runs, at, run));
-    text
+fn measured(runs: &[Run]) -> Vec<summary::Measured<'_>> {
+    ROWS.iter().filter_map(|spec| Some((spec, row_of(runs, spec)?))).collect()
 }
 
-/// Adds the facts about one of the runs.
-fn about(text: &mut String, runs: &[Run], at: usize, run: &Run) {
-    let title = if runs.len() == 1 { "The run".to_owned() } else { format!("The run of {}", run.taken_at) };
-    write!(text, "\n## {title}\n\n").expect("memory takes it");
-    if runs.len() > 1 {
-        let mut sections: Vec<_> = ROWS.iter().map(|spec| spec.section).collect();
-        sections.dedup();
-        sections.retain(|section| of_section(runs, section) == Some(at));
-        writeln!(text, "- sections: {}", sections.join("; ")).expect("memory takes it");
-    }
-    let mut line = |name: &str, value: &str| writeln!(text, "- {name}: {value}").expect("memory takes it");
-    line("taken", &run.taken_at);
-    line("commit", &run.commit);
-    for (name, value) in run.machine.iter().chain(&run.versions) {
-        line(name, value);
-    }
-    let plan = run.plan.iter().map(|(name, value)| format!("{name} {}", short(name, *value)));
-    line("plan", &plan.collect::<Vec<_>>().join(", "));
+/// The whole report; the newest run comes first.
+pub fn markdown(runs: &[Run]) -> String {
+    let summary = summary::of(&measured(runs));
+    [HEAD, &summary, &taken(runs), METHOD, &table(runs), &appendix::of(runs)].concat()
+}
+
+/// When the runs were taken, with a link to more about them.
+fn taken(runs: &[Run]) -> String {
+    let days = runs.iter().map(|run| run.taken_at.get(..10).unwrap_or(&run.taken_at));
+    let days = match (days.clone().min(), days.max()) {
+        (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
+        (first, _) => first.unwrap_or_default().to_owned(),
+    };
+    let words: String =
+        appendix::TITLE.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == ' ').collect();
+    let anchor = words.replace(' ', "-");
+    format!("\nMeasured {days}. Machines, versions and sizes are in the [appendix](#{anchor}).\n\n")
 }
 
 /// The figures, section by section.
 pub fn table(runs: &[Run]) -> String {
     let mut text = String::new();
-    let mut section = "";
-    for spec in ROWS {
-        let Some(row) = row_of(runs, spec) else { continue };
-        if spec.section != section {
-            section = spec.section;
-            let head = match spec.bar {
-                Bar::OfPeer(_) => {
-                    "| | Holdall | peer | ratio | bar | |\n| --- | --- | --- | --- | --- | --- |"
-                }
-                Bar::AtMost(_) => "| | Holdall | bar | |\n| --- | --- | --- | --- |",
-                Bar::Shown => "| | Holdall | peer | ratio |\n| --- | --- | --- | --- |",
-            };
-            write!(text, "\n## {section}\n\n{head}\n").expect("memory takes it");
+    let mut section = None;
+    for (spec, row) in measured(runs) {
+        if section != Some(spec.section) {
+            section = Some(spec.section);
+            begin(&mut text, spec);
         }
+        let verdict =
+            || if spec.margin(row).is_some_and(|margin| margin >= 1.0) { "met" } else { "**missed**" };
         let line = match spec.bar {
-            Bar::OfPeer(bar) => {
-                let verdict = verdict(!row.peer.is_empty() && median(&ratios(row)) >= bar);
-                format!("{} | >= {bar} | {verdict}", beside(row, spec))
-            }
+            Bar::OfPeer(bar) => format!("{} | >= {bar} | {}", beside(row, spec), verdict()),
             Bar::Shown => beside(row, spec),
             Bar::AtMost(bar) => {
-                let verdict = verdict(median(&row.ours) <= bar);
-                format!("{} | <= {bar} {} | {verdict}", spread(&row.ours, spec), spec.unit)
+                let bar = format!("{bar} {}", spec.unit.name);
+                format!("{} | <= {} | {}", figures::spread(&row.ours, spec.unit), bar.trim_end(), verdict())
             }
         };
         writeln!(text, "| {} | {line} |", spec.what).expect("memory takes it");
@@ -115,46 +109,72 @@ pub fn table(runs: &[Run]) -> String {
     text
 }
 
-fn ratios(row: &Row) -> Vec<f64> {
-    row.ours.iter().zip(&row.peer).map(|(ours, peer)| ours / peer).collect()
+/// Begins the table that has this row as its first.
+fn begin(text: &mut String, spec: &Spec) {
+    let Section { peer, note, .. } = spec.section;
+    let peer = peer.name();
+    let better = if spec.unit.kind == Kind::Rate { "more" } else { "less" };
+    let head = match spec.bar {
+        Bar::OfPeer(_) => {
+            format!("| | Holdall | {peer} | ratio | target | |\n| --- | --- | --- | --- | --- | --- |")
+        }
+        Bar::AtMost(_) => "| | Holdall | target | |\n| --- | --- | --- | --- |".to_owned(),
+        Bar::Shown => {
+            format!("| | Holdall | {peer} | ratio ({better} is better) |\n| --- | --- | --- | --- |")
+        }
+    };
+    let note = if note.is_empty() { String::new() } else { format!("{note}\n\n") };
+    write!(text, "\n## {}\n\n{note}{head}\n", spec.section.title()).expect("memory takes it");
 }
 
 /// Ours, the peer's, and the ratio.
 fn beside(row: &Row, spec: &Spec) -> String {
+    let ours = figures::spread(&row.ours, spec.unit);
     if row.peer.is_empty() {
-        return format!("{} | did not take part | ", spread(&row.ours, spec));
+        return format!("{ours} | not measured | ");
     }
-    let ratios = ratios(row);
-    let [ours, peer] = [&row.ours, &row.peer].map(|figures| spread(figures, spec));
-    format!("{ours} | {peer} | **{:.2}** {}", median(&ratios), range(&ratios, 2))
+    format!("{ours} | {} | {}", figures::spread(&row.peer, spec.unit), figures::ratios(&row.ratios()))
 }
 
-fn verdict(holds: bool) -> &'static str {
-    if holds { "holds" } else { "**below**" }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The median with its unit, and the least and the greatest value if there are several.
-fn spread(figures: &[f64], spec: &Spec) -> String {
-    let middle = median(figures);
-    let digits = if middle < 10.0 { 2 } else { 0 };
-    let shown = format!("{middle:.digits$} {}", spec.unit);
-    if figures.len() < 2 {
-        shown.trim().to_owned()
-    } else {
-        format!("{} {}", shown.trim(), range(figures, digits))
+    fn run(taken_at: &str, load: &str, rows: &[(&str, f64, f64)]) -> Run {
+        let row = |(key, ours, peer): &(&str, f64, f64)| Row {
+            key: (*key).to_owned(),
+            ours: vec![*ours],
+            peer: vec![*peer],
+        };
+        let machine = [("kernel", "Linux"), ("load at the start", load)];
+        Run {
+            format: 1,
+            taken_at: taken_at.to_owned(),
+            commit: "0123".to_owned(),
+            machine: machine.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            versions: [("fio".to_owned(), "fio-3.33".to_owned())].into(),
+            plan: [("warm_bytes".to_owned(), 1 << 30)].into(),
+            rows: rows.iter().map(row).collect(),
+        }
     }
-}
 
-fn range(figures: &[f64], digits: usize) -> String {
-    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("({least:.digits$} to {most:.digits$})")
-}
-
-fn short(name: &str, value: u64) -> String {
-    match name.ends_with("_bytes") {
-        true if value >= 1 << 30 => format!("{} GiB", value >> 30),
-        true => format!("{} MiB", value >> 20),
-        false => value.to_string(),
+    #[test]
+    fn the_summary_comes_first_and_the_runs_come_last() {
+        let (nbd, save) = (("nbd-random-1", 12.0, 10.0), ("save", 1.0, 10.0));
+        let runs = [run("2026-02-03T00:00:00Z", "2", &[nbd]), run("2026-02-01T00:00:00Z", "1", &[save])];
+        let text = markdown(&runs);
+        let places =
+            ["## Summary", "Measured 2026-02-01 to 2026-02-03.", "| >= 1 | met |", "## Appendix: the runs"]
+                .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}")));
+        assert!(places.is_sorted(), "{places:?}");
+        assert!(text.contains("| >= 0.7 | **missed** |"), "{text}");
+        assert!(text.contains("[appendix](#appendix-the-runs)"), "{text}");
+        let (tables, appendix) = text.split_at(places[3]);
+        assert!(!tables.contains("fio-3.33") && !tables.contains("Linux"), "{tables}");
+        let count = |part: &str| appendix.matches(part).count();
+        assert_eq!(
+            [count("- fio: fio-3.33"), count("- `warm_bytes`: 1 GiB"), count("- load at the start")],
+            [1, 1, 2]
+        );
     }
 }
