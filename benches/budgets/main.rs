@@ -15,7 +15,7 @@ const USAGE: &str = "\
 usage: budgets run [--quick] [--rounds N] [--only GROUP,...] [--dir DIR] [--out FILE]
        budgets report
 
-run      measures; DIR (default: /var/tmp) is where the drives and their rivals lie, on the disk that is to be measured
+run      measures; DIR (default: /var/tmp) is where the drives and their peers are stored, on the disk to measure
 report   writes BENCHMARKS.md from the files in benches/results";
 
 fn main() -> Result<(), Failure> {

@@ -34,7 +34,7 @@ impl Peer {
     }
 }
 
-/// What a figure counts; it decides which of two figures is better.
+/// The quantity of a figure: it decides which of two figures is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// More is better.
@@ -50,7 +50,7 @@ pub enum Kind {
 pub struct Unit {
     /// As it is printed.
     pub name: &'static str,
-    /// What it counts.
+    /// Its quantity.
     pub kind: Kind,
 }
 
@@ -127,7 +127,7 @@ const WRITING: Topic = Topic { title: "Writes on a mounted drive", brief: "write
 const UPLOAD_COST: Topic =
     Topic { title: "Upload cost of random 4 KiB writes on S3", brief: "random 4 KiB writes" };
 const SAVING_S3: Topic =
-    Topic { title: "Random 4 KiB write + fsync on a mounted S3 drive", brief: "write + fsync" };
+    Topic { title: "Random 4 KiB write + fsync on a mounted S3 drive", brief: "write + fsync on S3" };
 const FIRST_BYTE: Topic =
     Topic { title: "First byte of a cold file on S3", brief: "first byte of a cold file" };
 const COLD: Topic =
@@ -233,7 +233,7 @@ const AWAY: &Section = &Section {
 };
 const SCAN: &Section = &Section {
     topic: Topic { title: "Local reads of a hot set during a scan", brief: "a hot set during a scan" },
-    peer: Peer::Baseline("before the scan"),
+    peer: Peer::Baseline("the reads before the scan"),
     note: "A hot set of 48 MiB is read for some seconds in a cache of 256 MiB, while another program reads 1 GiB.",
 };
 

@@ -65,7 +65,7 @@ fn peers(rows: &[Measured<'_>]) -> String {
     text
 }
 
-/// What is at least as good as the peer's, and what is worse, in words.
+/// The rows that are at least as good as the peer's, and the worse ones, in words.
 fn sides(rows: &[Measured<'_>]) -> [String; 2] {
     let mut groups: Vec<(Topic, Kind)> = Vec::new();
     for (spec, _) in rows {

@@ -30,8 +30,8 @@ pub fn credentials(input: &[u8]) {
     }
 }
 
-/// Panics if an error repeats a word of its input, which may be a secret. The errors' own words have no digits, so the
-/// input's words that have one are looked for.
+/// Panics if an error repeats a word of its input, which may be a secret. The errors' own words have no digits, so a word
+/// with a digit can only come from the input.
 fn assert_repeats_nothing(reason: &str, input: &str) {
     let words = input.split(|c: char| !c.is_alphanumeric());
     for word in words.filter(|word| word.contains(char::is_numeric)) {
