@@ -20,6 +20,7 @@ mod damage;
 mod drive;
 mod fight;
 mod guest_drive;
+mod manual;
 mod one_daemon;
 mod outside;
 mod place;
