@@ -3,10 +3,12 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { lean } from './tools/lean.ts';
+import { manual } from './tools/manual.ts';
 import { texts } from './tools/texts.ts';
 
 // Texts are the catalogue that the daemon and the tray use too.
 const catalogue = fileURLToPath(new URL('../gui/texts/en.json', import.meta.url));
+const pages = fileURLToPath(new URL('../docs/manual/', import.meta.url));
 const sources = fileURLToPath(new URL('src/', import.meta.url));
 
 // The workspace's version, for the pages to know whose they are.
@@ -14,7 +16,7 @@ const manifest = readFileSync(fileURLToPath(new URL('../Cargo.toml', import.meta
 const version = /^version = "(.+)"$/m.exec(manifest)?.[1];
 
 export default defineConfig({
-  plugins: [texts(catalogue, sources), lean(), svelte()],
+  plugins: [texts(catalogue, sources), manual(pages), lean(), svelte()],
   define: { VERSION: JSON.stringify(version) },
   resolve: { alias: { $texts: catalogue } },
   // Pages are served below `/` by the daemon and by Tauri, and nothing of them is inlined: their content security

@@ -111,7 +111,10 @@ function draws(page, selector, ms) {
 
 export async function size(pages) {
   await step('the script is small', async () => {
-    const names = (await readdir(join(pages, 'assets'))).filter((name) => name.endsWith('.js'));
+    const scripts = (await readdir(join(pages, 'assets'))).filter((name) => name.endsWith('.js'));
+    // The manual is text, and comes when somebody asks for it.
+    const names = scripts.filter((name) => !name.startsWith('manual-'));
+    assert.equal(scripts.length - names.length, 1, 'the manual is a file of its own');
     const sizes = await Promise.all(names.map(async (name) => (await stat(join(pages, 'assets', name))).size));
     const bytes = sizes.reduce((sum, one) => sum + one, 0);
     assert.ok(bytes > 0 && bytes < SCRIPT_LIMIT, `${bytes} bytes`);
@@ -284,12 +287,22 @@ export async function phone(browser, pages) {
     forks: (one) => one.getByRole('article').first(),
     settings: (one) => one.getByRole('button', { name: 'Log out' }).first(),
     add: (one) => one.getByText('WebDAV').first(),
+    help: (one) => one.getByRole('link', { name: 'Keep files offline' }),
   };
   try {
     await step('every screen fits a window of 390 pixels, and of 320', async () => {
       for (const [hash, shown] of Object.entries(screens)) {
         await go(page, `#/${hash}`);
         await shown(page).waitFor();
+        await narrow(page, hash);
+      }
+      // Every page of the manual.
+      const links = page.locator('main li a');
+      await go(page, '#/help');
+      await links.first().waitFor();
+      for (const hash of await links.evaluateAll((all) => all.map((one) => one.getAttribute('href')))) {
+        await go(page, hash);
+        await page.locator('article h2').first().waitFor();
         await narrow(page, hash);
       }
       await go(page, '#/settings');

@@ -271,7 +271,16 @@ export async function keys(page, all) {
 
   await step('every button and link of every screen is reached', async () => {
     let reached = 0;
-    for (const hash of ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add']) {
+    for (const hash of [
+      '#/drives',
+      '#/drive/work',
+      '#/keep/work',
+      '#/activity',
+      '#/forks',
+      '#/settings',
+      '#/help',
+      '#/add',
+    ]) {
       await go(page, hash);
       // The screen has loaded its first data.
       await page.waitForTimeout(800);

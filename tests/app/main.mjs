@@ -69,6 +69,8 @@ async function whole(chromium, dir) {
         ['drives', '#/drives'],
         ['activity', '#/activity'],
         ['settings', '#/settings'],
+        ['help', '#/help'],
+        ['help-page', '#/help/offline'],
         ['add', '#/add'],
       ]) {
         await go(page, hash);

@@ -66,7 +66,7 @@ export async function making({ a, dir, page, panel }) {
 
 export async function screens({ page }) {
   await step('every screen of the window is there for everybody', async () => {
-    const all = ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/add'];
+    const all = ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/help', '#/add'];
     for (const hash of all) {
       await page.go(hash);
       // The screen has loaded its first data.

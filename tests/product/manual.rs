@@ -7,7 +7,8 @@
 //! - "```sh not run: WHY" is not run, and WHY is for the reader of the source. Its `holdall` commands must exist.
 //!
 //! `/mnt/nas` is an empty directory that all computers of a page share. A page that creates no drive begins with the drive
-//! `photos`, open and empty, in `file:///mnt/nas/photos`. A question is answered with yes, or with the one passphrase.
+//! `photos`, empty, in `file:///mnt/nas/photos`. It is open, unless the page begins by opening it. A question is answered with
+//! yes, or with the one passphrase.
 
 use crate::bench::{Bench, Machine, PATIENCE, noise};
 use clap::Parser;
@@ -27,9 +28,8 @@ const PASSPHRASE: &str = "correct horse";
 const QUIET: Duration = Duration::from_millis(50);
 /// Most of a page is waiting for processes.
 const PAGES_AT_ONCE: usize = 4;
-const GIVEN: &str = "\
-holdall drive create photos --store file:///mnt/nas/photos --size 256M
-holdall open photos";
+const CREATE: &str = "holdall drive create photos --store file:///mnt/nas/photos --size 256M";
+const OPEN: &str = "holdall open photos";
 
 /// A fenced block of a page.
 struct Block {
@@ -98,16 +98,15 @@ fn commands_in_the_manual_work() {
 /// Runs the blocks of a page; the first that is wrong, with its line.
 fn follow(page: &str) -> Result<(), String> {
     let blocks = blocks(page);
-    if blocks.iter().all(|block| computer(block).is_none()) {
-        return Ok(());
-    }
+    let Some(first) = blocks.iter().find(|block| computer(block).is_some()) else { return Ok(()) };
     let bench = Bench::new();
     fs::create_dir(bench.path("nas")).unwrap();
     let mut computers = BTreeMap::new();
     let creates = |block: &Block| computer(block).is_some() && block.text.contains("drive create ");
     if !blocks.iter().any(creates) {
         let this = computers.entry("this").or_insert_with(|| home(&bench, "this"));
-        said(&bench, this, GIVEN)?;
+        let opens = first.text.starts_with(OPEN);
+        said(&bench, this, &if opens { CREATE.to_owned() } else { format!("{CREATE}\n{OPEN}") })?;
     }
     for (at, block) in blocks.iter().enumerate() {
         let Some(name) = computer(block) else { continue };
@@ -138,6 +137,11 @@ fn home(bench: &Bench, name: &str) -> Machine {
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
     let home = computer.dir.display().to_string();
     computer.environment.extend([("PATH".to_owned(), path), ("HOME".to_owned(), home)]);
+    // Without having built the pages, for `holdall web`.
+    let web = computer.dir.join("web");
+    fs::create_dir(&web).unwrap();
+    fs::write(web.join("index.html"), "<!doctype html>").unwrap();
+    computer.environment.push(("HOLDALL_WEB_DIR".to_owned(), web.display().to_string()));
     computer
 }
 

@@ -197,6 +197,8 @@ describe('the way', () => {
       { screen: 'activity', drive: 'x' },
       { screen: 'forks' },
       { screen: 'settings' },
+      { screen: 'help', page: null },
+      { screen: 'help', page: 'offline' },
     ];
     for (const route of routes) expect(parse(href(route))).toEqual(route);
     for (const nonsense of ['', '#', '#/nowhere', '#/drive', '#/drive/'])

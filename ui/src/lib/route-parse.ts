@@ -7,7 +7,8 @@ export type Route =
   | { screen: 'add' }
   | { screen: 'activity'; drive: string | null }
   | { screen: 'forks' }
-  | { screen: 'settings' };
+  | { screen: 'settings' }
+  | { screen: 'help'; page: string | null };
 
 export function parse(hash: string): Route {
   const [screen = '', name] = hash
@@ -21,6 +22,8 @@ export function parse(hash: string): Route {
       return { screen, name: name || null };
     case 'activity':
       return { screen, drive: name || null };
+    case 'help':
+      return { screen, page: name || null };
     case 'add':
     case 'forks':
     case 'settings':
@@ -46,6 +49,8 @@ export function href(route: Route): string {
       return `#/${route.screen}${of(route.name)}`;
     case 'activity':
       return `#/activity${of(route.drive)}`;
+    case 'help':
+      return `#/help${of(route.page)}`;
     default:
       return `#/${route.screen}`;
   }
