@@ -8,7 +8,7 @@
 //!
 //! `/mnt/nas` is an empty directory that all computers of a page share. A page that creates no drive begins with the drive
 //! `photos`, empty, in `file:///mnt/nas/photos`. It is open, unless the page begins by opening it. A question is answered with
-//! yes, or with the one passphrase.
+//! yes, with the name of that drive, or with the one passphrase.
 
 use crate::bench::{Bench, Machine, PATIENCE, noise};
 use clap::Parser;
@@ -216,6 +216,7 @@ fn answer(shown: &str) -> Option<&'static str> {
     let asked = shown.rsplit('\n').next()?;
     match () {
         () if asked.ends_with("[y/N] ") => Some("y"),
+        () if asked.starts_with("Type the drive's name") => Some("photos"),
         () if asked.ends_with(": ") => Some(PASSPHRASE),
         () => None,
     }
