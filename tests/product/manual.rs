@@ -17,6 +17,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -167,7 +168,7 @@ fn at_a_terminal(mut command: Command) -> (Option<i32>, String, String) {
     unlockpt(&screen).unwrap();
     let name = ptsname(&screen, Vec::new()).unwrap().into_string().unwrap();
     let terminal = OpenOptions::new().read(true).write(true).open(name).unwrap();
-    command.stdin(terminal.try_clone().unwrap()).stderr(terminal).stdout(Stdio::piped());
+    command.stdin(terminal.try_clone().unwrap()).stderr(terminal).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap();
     // The terminal is the child's alone: it is closed when the child ends.
     drop(command);
@@ -202,7 +203,9 @@ fn at_a_terminal(mut command: Command) -> (Option<i32>, String, String) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
+            // With what it has started, which holds the terminal too.
+            let group = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
             shown.push_str("\nit hangs");
             break;
         }
@@ -214,11 +217,12 @@ fn at_a_terminal(mut command: Command) -> (Option<i32>, String, String) {
 /// What is typed if the last line of the screen asks for something.
 fn answer(shown: &str) -> Option<&'static str> {
     let asked = shown.rsplit('\n').next()?;
-    match () {
-        () if asked.ends_with("[y/N] ") => Some("y"),
-        () if asked.starts_with("Type the drive's name") => Some("photos"),
-        () if asked.ends_with(": ") => Some(PASSPHRASE),
-        () => None,
+    if asked.ends_with("[y/N] ") {
+        Some("y")
+    } else if asked.starts_with("Type the drive's name") {
+        Some("photos")
+    } else {
+        asked.ends_with(": ").then_some(PASSPHRASE)
     }
 }
 
