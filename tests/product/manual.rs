@@ -25,7 +25,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 const PASSPHRASE: &str = "correct horse";
-/// A command that says nothing for so long, after something that looks like a question, waits for an answer.
+/// A command that is quiet for this time after a question waits for an answer.
 const QUIET: Duration = Duration::from_millis(50);
 /// Most of a page is waiting for processes.
 const PAGES_AT_ONCE: usize = 4;
@@ -146,7 +146,7 @@ fn home(bench: &Bench, name: &str) -> Machine {
     computer
 }
 
-/// What the commands print.
+/// Runs commands on a computer, and returns their output.
 fn said(bench: &Bench, computer: &Machine, commands: &str) -> Result<String, String> {
     let nas = bench.text("nas");
     let mut shell = computer.program("bash");
@@ -214,7 +214,7 @@ fn at_a_terminal(mut command: Command) -> (Option<i32>, String, String) {
     (code, printed.join().unwrap().unwrap(), shown)
 }
 
-/// What is typed if the last line of the screen asks for something.
+/// The line to type if the screen ends with a question.
 fn answer(shown: &str) -> Option<&'static str> {
     let asked = shown.rsplit('\n').next()?;
     if asked.ends_with("[y/N] ") {
@@ -322,7 +322,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     }
     words.extend(word);
     commands.push(words);
-    // What a command reads from and writes to is none of its arguments.
+    // Redirections are no arguments.
     for words in &mut commands {
         if let Some(at) = words.iter().position(|word| word.starts_with(['<', '>'])) {
             words.truncate(at);
@@ -332,7 +332,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_page_of_the_manual_is_listed_and_every_link_leads_to_one() {
+fn manual_lists_every_page_and_links_to_pages_only() {
     let pages = pages();
     let listed = links(&pages["README.md"]);
     for (name, page) in &pages {
