@@ -95,7 +95,8 @@ pub(crate) fn labels(head: &Head, root: &Root, device: &Device, base: Option<&Ba
     }
     // An opening that failed may have kept the same content for this device already.
     let parent = root.snapshots.iter().filter(|kept| kept.root == root.parent && deposed_at(kept).is_some());
-    let has_parent: Vec<_> = parent.filter(|_| is_kept_copy(root)).map(|kept| device_of(&kept.label)).collect();
+    let has_parent: Vec<_> =
+        parent.filter(|_| is_kept_copy(root)).map(|kept| device_of(&kept.label)).collect();
     let is_kept = |who: Uuid| has_parent.contains(&Some(who));
     let is_held = head.state == HeadState::Held;
     let is_writer = head.device == root.device;

@@ -92,7 +92,8 @@ impl FileHeader {
         };
         // The next file needs the numbers after these.
         let goes_on = header.seq < u64::MAX && header.incarnation < u32::MAX;
-        (is_lsn(header.first) && goes_on).then_some(header)
+        let group_fits = header.group.is_none_or(|group| is_lsn(group.last));
+        (is_lsn(header.first) && group_fits && goes_on).then_some(header)
     }
 }
 

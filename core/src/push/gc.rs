@@ -84,13 +84,7 @@ pub struct Reference {
 
 impl Reference {
     /// Holds the version `root` of a drive.
-    pub fn new(
-        drive: Uuid,
-        root: ObjectId,
-        kind: ReferenceKind,
-        device: &Device,
-        created_ms: u64,
-    ) -> Self {
+    pub fn new(drive: Uuid, root: ObjectId, kind: ReferenceKind, device: &Device, created_ms: u64) -> Self {
         let (root, device) = (root.name(ObjectKind::Root), device.name.clone());
         Self { version: 1, drive, root, kind, device, created_ms }
     }
@@ -439,10 +433,7 @@ fn check_lists(heads: &[Listed], drive: Uuid) -> Result<(), StoreError> {
 }
 
 /// All that refs, the family's other drives and their replicas reach.
-pub(crate) async fn reached_from_elsewhere(
-    objects: &Objects,
-    drive: Uuid,
-) -> Result<Elsewhere, ReadError> {
+pub(crate) async fn reached_from_elsewhere(objects: &Objects, drive: Uuid) -> Result<Elsewhere, ReadError> {
     let store = objects.store();
     let (mut holders, mut moved, mut reached) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
     // Refs first: a clone's HEAD is put before its ref is deleted, so one of the two is seen.
