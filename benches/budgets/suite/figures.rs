@@ -70,16 +70,14 @@ fn digits(figure: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn ratios_keep_two_digits() {
-        let written = [2078.4, 12.5, 9.99, 1.0, 0.661, 0.1, 0.0651, 0.000_567, 0.0].map(ratio);
+        let written = [2078.4, 12.5, 9.99, 1.0, 0.661, 0.1, 0.0651, 0.000_567, 0.0].map(super::ratio);
         assert_eq!(written, ["2078", "12", "9.99", "1.00", "0.66", "0.10", "0.065", "0.00057", "0"]);
-        assert_eq!(range(&[1.304, 1.2, 1.25]), "1.20 to 1.30");
-        assert_eq!(range(&[1.201, 1.2]), "1.20");
+        assert_eq!(super::range(&[1.304, 1.2, 1.25]), "1.20 to 1.30");
+        assert_eq!(super::range(&[1.201, 1.2]), "1.20");
         assert_eq!(
-            (share(&[0.01, 0.002]), share(&[0.01, 0.25])),
+            (super::share(&[0.01, 0.002]), super::share(&[0.01, 0.25])),
             ("1/100 to 1/500".into(), "0.010 to 0.25".into())
         );
     }

@@ -592,9 +592,11 @@ fn keeps_a_version_for_a_deposed_device_though_its_writers_fork_is_gone() {
         drop(second);
         let third = bench.take(2).await.unwrap();
         write_much(&third).await;
+        close(third).await;
         let (fork, volume) = forked(&bench, 0).await;
         assert_holds(&volume, &[(1, 1), (2, 2), (3, 0)]).await;
         close(volume).await;
+        let third = bench.open(2).await.unwrap();
         write_much(&third).await;
         drive::remove(&objects(&bench), fork.drive, &device(0)).await.unwrap();
         write_much(&third).await;

@@ -150,15 +150,18 @@ impl Large {
 }
 
 #[test]
-fn a_large_drive_opens_in_three_round_trips() {
+fn a_large_drive_opens_in_three_round_trips_or_four_after_another_device() {
     let large = Large::new();
     run(async {
-        for (index, what) in [(0, "where it was written"), (1, "on another device"), (1, "there once more")] {
+        let openings =
+            [(0, 1, "where it was written"), (1, 2, "on another device"), (1, 1, "there once more")];
+        for (index, put, what) in openings {
             let (trips, requests, volume) = large.open_from_afar(index).await;
-            // HEAD; its root; then the swap, in parallel with the directories of the tail.
-            assert!(trips < 3.01, "{what}: {trips} round trips, {requests:?}");
+            // HEAD; its root; then the swap, in parallel with the directories of the tail. After another device, a root that keeps
+            // that device's version is put before the swap.
+            assert!(trips < 2.01 + put as f64, "{what}: {trips} round trips, {requests:?}");
             let tail = volume.map().tail().len() as u64;
-            assert_eq!(requests, ByKind { get: 2 + tail, put: 1, ..ByKind::default() }, "{what}");
+            assert_eq!(requests, ByKind { get: 2 + tail, put, ..ByKind::default() }, "{what}");
             close(volume).await;
         }
     });
@@ -175,7 +178,7 @@ fn opening_after_anothers_changes_costs_only_those_changes() {
         // As above, and the version known before in parallel; then the map pages that differ, all in one round trip.
         assert!(trips < 4.01, "{trips} round trips, {requests:?}");
         let tail = volume.map().tail().len() as u64;
-        assert_eq!((requests.put, requests.list, requests.head), (1, 0, 0));
+        assert_eq!((requests.put, requests.list, requests.head), (2, 0, 0));
         assert!(requests.get <= 3 + 2 * tail + 1, "{requests:?} with a tail of {tail}, and one page");
         until_surveyed(&volume).await;
         let (before, begun) = (asked(&volume), Instant::now());

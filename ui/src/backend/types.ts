@@ -2462,6 +2462,8 @@ export interface components {
         };
         /** @description The device that has a drive. */
         Holder: {
+            /** @description The device's id, a UUID. */
+            device: string;
             /**
              * Format: uint64
              * @description Its epoch, the writer's generation.
@@ -2656,11 +2658,10 @@ export interface components {
             /** @description Take it even if another device has it. Changes which that device has not uploaded become a fork. */
             take_over?: boolean;
             /**
-             * Format: uint64
-             * @description Take it over only from this holder: the epoch that was shown to the user. If another holder has it by now, the request fails with
+             * @description Take it over only from this holder, which was shown to the user. If another holder has it by now, the request fails with
              *     `held`, which names that holder, and nothing is taken.
              */
-            take_over_from?: number | null;
+            take_over_from?: components["schemas"]["TakeOverFrom"] | null;
         };
         /** @description An open drive. */
         Opened: {
@@ -3186,6 +3187,16 @@ export interface components {
             root: string;
             /** @description BLAKE3 of the root object, in hex. */
             root_hash: string;
+        };
+        /** @description The holder of a drive, as it was shown to the user. */
+        TakeOverFrom: {
+            /** @description The device's id, a UUID. */
+            device: string;
+            /**
+             * Format: uint64
+             * @description Its epoch.
+             */
+            epoch: number;
         };
         /** @description Tests what a store can do. */
         TestStore: {
@@ -4834,7 +4845,10 @@ export interface operations {
     };
     get_drives_name_snapshots: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether to list also the versions that are kept only for computers which may have unsent changes on top of them. */
+                all?: boolean;
+            };
             header?: never;
             path: {
                 /** @description The drive's name on this device */
