@@ -268,7 +268,7 @@ describe('the wizard', () => {
   });
 
   it('offers to look or to take over where the drive is open elsewhere', async () => {
-    const holder = { name: 'desk', epoch: 7, last_commit_at: null };
+    const holder = { device: 'the id of desk', name: 'desk', epoch: 7, last_commit_at: null };
     fake.answers['POST /v1/drives'] = () => ({ ...created, recovery_key: null });
     fake.answers['POST /v1/drives/work/open'] = (body) => {
       if ((body as { take_over?: boolean }).take_over) return { mountpoint: '/m' };
@@ -280,6 +280,9 @@ describe('the wizard', () => {
     expect(wizard.held?.holder?.name).toBe('desk');
     await wizard.takeOver();
     expect(wizard.stage).toBe('done');
-    expect(fake.asked.at(-1)?.body).toEqual({ take_over: true, take_over_from: 7 });
+    expect(fake.asked.at(-1)?.body).toEqual({
+      take_over: true,
+      take_over_from: { device: 'the id of desk', epoch: 7 },
+    });
   });
 });

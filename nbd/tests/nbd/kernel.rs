@@ -259,6 +259,39 @@ fn kill_under_load(connections: usize) {
     assert!(server.wait().unwrap().success(), "the server ends when its device is detached");
 }
 
+/// The keeper does this if no daemon returns: a write that waits for one ends with an error, and so does the next.
+#[test]
+#[ignore = "runs in a guest kernel"]
+fn guest_detach_without_server() {
+    assert_guest();
+    fs::File::create(DISK).unwrap().set_len(DISK_BYTES).unwrap();
+    let ready = UnixListener::bind(READY).unwrap();
+    let mut server = serve_in_a_process(&ready, 4, false);
+    let device = nbd::attached_devices().unwrap().remove(0);
+    let node = device.index.path();
+    let node = node.to_str().unwrap();
+    run("mkfs.ext4", &["-q", "-b", "4096", node]);
+    fs::create_dir_all(MOUNT).unwrap();
+    run("mount", &[node, MOUNT]);
+    let save = |name: &str| -> std::io::Result<()> {
+        let path = Path::new(MOUNT).join(name);
+        fs::write(&path, pattern(1, 256 << 10))?;
+        fs::File::open(&path)?.sync_all()
+    };
+    save("before").unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| save("meanwhile"));
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(!waiting.is_finished(), "it waits for another server");
+        Nbd::open().unwrap().disconnect(device.index).unwrap();
+        waiting.join().unwrap().unwrap_err();
+    });
+    save("after").unwrap_err();
+    run("umount", &[MOUNT]);
+}
+
 /// With one connection the kernel only logs that a request takes long. (With several it would give up the connection as dead: see
 /// `nbd::Attachment::sockets`.)
 #[test]

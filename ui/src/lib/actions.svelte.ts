@@ -26,7 +26,12 @@ export class DriveActions {
   constructor(readonly name: () => string) {}
 
   open = (
-    options: { take_over?: boolean; take_over_from?: TakeOverFrom | null; read_only?: boolean; set_aside?: boolean } = {},
+    options: {
+      take_over?: boolean;
+      take_over_from?: TakeOverFrom | null;
+      read_only?: boolean;
+      set_aside?: boolean;
+    } = {},
   ) => {
     this.held = this.diverged = null;
     return this.#run('open', async () => {
