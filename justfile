@@ -85,6 +85,6 @@ bench *options:
     packaging/setup tests
     cargo bench --bench budgets -- run {{options}}
 
-# Makes BENCHMARKS.md from the newest file in benches/results.
+# Makes BENCHMARKS.md from the files in benches/results.
 bench-report:
     cargo bench --bench budgets -- report

@@ -41,7 +41,7 @@ mod write;
 
 pub use access::{Access, Environment, OpenError, Over};
 pub use close::VolumeDevice;
-pub use local::{Base, Fork, Local};
+pub use local::{Base, Fork, Local, has_unsent};
 pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
 pub use source::MapSource;

@@ -47,8 +47,8 @@ pub enum Kept {
 /// Why credentials cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// They are in the keyring, and it does not give them.
-    #[error("{error}, and the credentials for {store} are in it")]
+    /// They were put into the keyring, and it does not give them.
+    #[error("{}", not_given(store, error))]
     Keyring {
         /// The store that they are for.
         store: String,
@@ -58,6 +58,15 @@ pub enum SecretsError {
     /// The file cannot be read or written.
     #[error(transparent)]
     Local(#[from] io::Error),
+}
+
+fn not_given(store: &str, error: &KeyringError) -> String {
+    match error {
+        KeyringError::Missing => format!("the keyring no longer has the credentials for {store}"),
+        KeyringError::Away(_) | KeyringError::Locked => {
+            format!("{error}, and the credentials for {store} are in it")
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

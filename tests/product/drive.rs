@@ -253,6 +253,42 @@ fn refuses_to_discard_data_that_is_only_here() {
     a.ok(&["drive", "remove", "d", "--yes"]);
 }
 
+/// Everything is in the store: this computer needs neither the store nor the other computer's leave to forget the drive.
+#[test]
+fn forgets_a_drive_that_is_open_elsewhere_or_away() {
+    let bench = Bench::new();
+    let (a, b) = (bench.with_drive(), bench.machine("b"));
+    a.open(&[]);
+    write_files(&a.mountpoint(), 20);
+    a.close();
+    b.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    b.open(&[]);
+    assert_eq!(a.fails(&["drive", "remove", "d", "--delete-data", "--yes"]), (4, "held".into()));
+    a.ok(&["drive", "remove", "d", "--yes"]);
+    a.ok(&["drive", "add", "d", "--store", &bench.store()]);
+    check_files(&b.mountpoint(), 20);
+    b.close();
+    a.open(&[]);
+    a.close();
+    std::fs::rename(bench.path("store"), bench.path("away")).unwrap();
+    a.ok(&["drive", "remove", "d", "--yes"]);
+}
+
+#[test]
+fn rolls_back_right_after_a_close() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "snapshot", "create", "d", "before"]);
+    write_files(&a.mountpoint(), 20);
+    a.ok(&["drive", "pause", "d"]);
+    a.ok(&["drive", "close", "d"]);
+    assert_eq!(a.fails(&["drive", "rollback", "d", "before", "--yes"]), (8, "unsent".into()));
+    a.ok(&["drive", "resume", "d"]);
+    wait_until("uploaded", || a.status()["unpushed_bytes"] == 0).unwrap();
+    a.ok(&["drive", "rollback", "d", "before", "--yes"]);
+}
+
 #[test]
 fn nbdinfo_sees_a_served_drive_until_its_command_ends() {
     let bench = Bench::new();

@@ -92,6 +92,16 @@ impl<R: Records> Log<R> {
         Ok((log, recovered))
     }
 
+    /// The last record of the log `uuid`, or the one before its first if it has none. Nothing is written.
+    pub async fn last_record(disk: &dyn Disk, uuid: Uuid) -> Result<Lsn, LogError> {
+        let Headers { files, others } = read_headers(disk, uuid)?;
+        if files.is_empty() {
+            return Err(LogError::Missing);
+        }
+        let (end, _) = copies::log_of::<R::Body>(files, &others, uuid).await?;
+        Ok(end.last)
+    }
+
     async fn start(
         disk: Arc<dyn Disk>,
         limits: Limits,

@@ -5,6 +5,7 @@ use crate::fence::{self, Relation};
 use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Lineage, Root};
+use crate::journal::{self, Journal, JournalError};
 use crate::units::{Epoch, Lsn};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -169,6 +170,14 @@ impl Local {
     pub fn generation_numbers(&self) -> Vec<u128> {
         self.generations.iter().filter_map(|text| u128::from_str_radix(text, 16).ok()).collect()
     }
+}
+
+/// Whether this device's journal has records that the version it remembers lacks. The store is not asked: a version that was committed and
+/// not yet remembered when the power failed counts as unsent.
+pub async fn has_unsent(state: &dyn Disk, journal: &dyn Disk) -> Result<bool, JournalError> {
+    let Some(local) = Local::load(state)? else { return Ok(journal::found(journal)?.is_some()) };
+    let last = Journal::last_record(journal, local.journal).await?;
+    Ok(last.0 > local.base.map_or(0, |base| base.lsn))
 }
 
 impl Base {

@@ -11,6 +11,7 @@ use holdall_core::map::Objects;
 use holdall_core::store::Store;
 use holdall_core::{drive, family, fork};
 use std::sync::Arc;
+use tokio::sync::MutexGuard;
 
 /// How a person discards changes that exist only here.
 const UNSENT_OR_ELSE: Option<Action> = Some(Action::AcceptUnsentLoss);
@@ -65,15 +66,7 @@ impl Drive {
     /// Forgets the drive here. A removal that a power cut has interrupted is finished when it is asked for again.
     pub async fn remove(self: &Arc<Self>, request: &api::Remove) -> Result<api::Removed, Failure> {
         let mut open = self.open.lock().await;
-        // The drive is closed, and the rest of its changes is being uploaded.
-        let draining = open.as_ref().filter(|opened| opened.draining);
-        let was_draining = draining.is_some();
-        if let Some(opened) = draining {
-            if !request.discard_unsent && opened.volume.has_unsent() {
-                return Err(self.only_here(opened.volume.status().unpushed_bytes, UNSENT_OR_ELSE));
-            }
-            self.finish(&mut open).await;
-        }
+        let was_draining = self.finish_draining(&mut open, request.discard_unsent, UNSENT_OR_ELSE).await?;
         let removed = self.remove_locked(&open, request).await;
         drop(open);
         if removed.is_err() && was_draining {
@@ -82,7 +75,23 @@ impl Drive {
         removed
     }
 
-    /// The same for a caller that holds the lock: nobody can open the drive from then on until it is gone.
+    /// Puts down a drive that was closed and is still being uploaded. Refuses if some of its changes are only on this computer, unless they
+    /// are discarded. Returns whether there was anything to put down.
+    pub(super) async fn finish_draining(
+        self: &Arc<Self>,
+        open: &mut MutexGuard<'_, Option<OpenDrive>>,
+        discard_unsent: bool,
+        or_else: Option<Action>,
+    ) -> Result<bool, Failure> {
+        let Some(opened) = open.as_ref().filter(|opened| opened.draining) else { return Ok(false) };
+        if !discard_unsent && opened.volume.has_unsent() {
+            return Err(self.only_here(opened.volume.status().unpushed_bytes, or_else));
+        }
+        self.finish(open).await;
+        Ok(true)
+    }
+
+    /// Removes it for a caller that holds the lock: nobody can open the drive from then on until it is gone.
     pub(super) async fn remove_locked(
         self: &Arc<Self>,
         open: &Option<OpenDrive>,
@@ -95,7 +104,10 @@ impl Drive {
         self.check_closed(open)?;
         if !request.discard_unsent {
             self.check_nothing_aside(UNSENT_OR_ELSE)?;
-            self.check_nothing_unsent(UNSENT_OR_ELSE).await?;
+            match request.delete_data {
+                true => self.check_nothing_unsent(UNSENT_OR_ELSE).await?,
+                false => self.check_leaves_nothing_unsent(UNSENT_OR_ELSE).await?,
+            }
         }
         // Until it is forgotten, nobody opens it: not in this process or another, not under this name or another.
         let _locks = (

@@ -388,17 +388,12 @@ impl Drive {
         }
     }
 
-    /// Refuses while changes are only on this computer: what the journal has beyond the store. `or_else` is how a person discards them.
+    /// Refuses while changes are only on this computer. `or_else` is how a person discards them.
     pub(super) async fn check_nothing_unsent(
         self: &Arc<Self>,
         or_else: Option<Action>,
     ) -> Result<(), Failure> {
-        let directory = Directory::create(&self.registry.directory(&self.name))
-            .map_err(|error| failure::local(&error))?;
-        let known = volume::Local::load(&directory).map_err(|error| failure::local(&error))?;
-        let journal = Directory::create(&self.registry.directory(&self.name).join("journal"));
-        let journal = journal.and_then(|journal| holdall_core::journal::found(&journal));
-        if known.is_none() && journal.map_err(|error| failure::local(&error))?.is_none() {
+        if !self.has_opened()? {
             return Ok(());
         }
         let opened = match self.open_engine(Over::Nobody).await {
@@ -413,6 +408,38 @@ impl Drive {
         }
         self.put_down(opened).await;
         if unsent { Err(self.only_here(bytes, or_else)) } else { Ok(()) }
+    }
+
+    /// The same for a drive that leaves this computer: another computer may have it open, and the store may be away. Then the journal and
+    /// the version that this computer remembers tell.
+    pub(super) async fn check_leaves_nothing_unsent(
+        self: &Arc<Self>,
+        or_else: Option<Action>,
+    ) -> Result<(), Failure> {
+        let refused = match self.check_nothing_unsent(or_else).await {
+            Err(refused) if matches!(refused.code, Code::Held | Code::Offline | Code::Credentials) => refused,
+            checked => return checked,
+        };
+        let directory = self.registry.directory(&self.name);
+        let _lock = lock(&directory)?;
+        let state = Directory::create(&directory).map_err(|error| failure::local(&error))?;
+        let journal =
+            Directory::create(&directory.join("journal")).map_err(|error| failure::local(&error))?;
+        match volume::has_unsent(&state, &journal).await {
+            Ok(false) => Ok(()),
+            // Opening finds out how much it is, or says what is wrong with the journal.
+            Ok(true) | Err(_) => Err(refused),
+        }
+    }
+
+    /// Whether this computer has ever opened the drive.
+    fn has_opened(&self) -> Result<bool, Failure> {
+        let directory = self.registry.directory(&self.name);
+        let known = Directory::create(&directory).and_then(|directory| volume::Local::load(&directory));
+        let journal = Directory::create(&directory.join("journal"));
+        let journal = journal.and_then(|journal| holdall_core::journal::found(&journal));
+        Ok(known.map_err(|error| failure::local(&error))?.is_some()
+            || journal.map_err(|error| failure::local(&error))?.is_some())
     }
 
     /// Why the drive is kept: these bytes are nowhere else.

@@ -71,7 +71,8 @@ impl Drive {
 
     /// Makes a snapshot the current version.
     pub async fn rollback(self: &Arc<Self>, label: &str) -> Result<api::Synced, Failure> {
-        let open = self.open.lock().await;
+        let mut open = self.open.lock().await;
+        self.finish_draining(&mut open, false, None).await?;
         if open.is_some() {
             let action = Action::Close { drive: Some(self.name.clone()), wait: true };
             return Err(failure::state("The drive is open.", action));

@@ -23,7 +23,7 @@ pub enum KeyringError {
     #[error("the keyring is locked")]
     Locked,
     /// It is open, but does not have what was put into it.
-    #[error("the keyring no longer has them")]
+    #[error("the keyring no longer has what was put into it")]
     Missing,
 }
 

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Idle connections to keep: as many as a busy drive uses at once.
-const IDLE_CONNECTIONS: usize = 32;
+const IDLE_CONNECTIONS: usize = 64;
 /// How long to keep them. Many servers close after a minute or less; a request on such a connection is lost.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
