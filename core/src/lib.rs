@@ -11,7 +11,6 @@ pub mod cache;
 pub mod device;
 pub mod disk;
 pub mod drive;
-pub mod entropy;
 pub mod evict;
 pub mod ext4;
 pub mod family;
@@ -37,3 +36,5 @@ pub mod sim;
 pub mod store;
 pub mod units;
 pub mod volume;
+
+pub use holdall_store::entropy;

@@ -25,7 +25,7 @@ pub struct Target {
 
 // For the code that is compiled here from the files of other crates.
 use holdall_api as api;
-use holdall_core::store;
+use holdall_core::store::StoreError;
 use targets::{
     claims, credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, s3, text, wire,
 };

@@ -26,6 +26,7 @@ use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::Effort;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::units::{BLOCK_BYTES, DRIVE_BYTES_MAX};
@@ -346,7 +347,7 @@ impl Drives {
             place::check_not_shared(&self.stores, &request.name, url, &credentials).await?;
         }
         if let StoreUrl::File(path) = url {
-            let made = FileStore::new(path.clone()).prepare().await;
+            let made = FileStore::new(path.clone(), &DriveNames).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
         }
         let at_store = |failure| failure::named(failure, &request.name, &url.to_string());

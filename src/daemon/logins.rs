@@ -12,6 +12,7 @@ use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 
@@ -64,7 +65,7 @@ impl Drives {
             None => self.stores().credentials(&url).await?,
         };
         if let StoreUrl::File(path) = &url {
-            let found = FileStore::new(path.clone()).find().await;
+            let found = FileStore::new(path.clone(), &DriveNames).find().await;
             found.map_err(|error| failure::no_store_directory(path, &error))?;
         }
         let meter = Meter::default();

@@ -13,6 +13,7 @@ use holdall_core::store::connect::{self, ConnectError, with_heads};
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe;
 use holdall_core::store::url::StoreUrl;
 use later::Later;
@@ -294,7 +295,7 @@ pub fn credentials(url: &StoreUrl, given: StoreCredentials) -> Result<Credential
 pub async fn is_local_directory(url: &StoreUrl) -> bool {
     match url {
         StoreUrl::File(path) => {
-            let store = FileStore::new(path.clone());
+            let store = FileStore::new(path.clone(), &DriveNames);
             let looked = tokio::time::timeout(LOOK_PATIENCE, store.is_local()).await;
             looked.is_ok_and(|is_local| is_local.unwrap_or(false))
         }
@@ -312,7 +313,7 @@ pub async fn untried_mode(url: &StoreUrl) -> Option<Mode> {
 pub async fn is_shared_directory(url: &StoreUrl) -> bool {
     match url {
         StoreUrl::File(path) => {
-            let store = FileStore::new(path.clone());
+            let store = FileStore::new(path.clone(), &DriveNames);
             let looked = tokio::time::timeout(LOOK_PATIENCE, store.is_local()).await;
             matches!(looked, Ok(Ok(false)))
         }
@@ -323,7 +324,7 @@ pub async fn is_shared_directory(url: &StoreUrl) -> bool {
 /// The tool that keeps the directory at `url` in sync with other computers, if any.
 pub async fn sync_tool(url: &StoreUrl) -> Option<&'static str> {
     let StoreUrl::File(path) = url else { return None };
-    let store = FileStore::new(path.clone());
+    let store = FileStore::new(path.clone(), &DriveNames);
     tokio::time::timeout(LOOK_PATIENCE, store.sync_tool()).await.ok()?.ok()?
 }
 

@@ -12,6 +12,7 @@ use holdall_core::map::PageCache;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, VolumeDevice, VolumeLimits};
 use parking_lot::{Mutex, MutexGuard};
@@ -103,7 +104,7 @@ struct Commits {
 
 impl Commits {
     async fn of(bench: &Bench, encrypted: bool) -> Self {
-        let store = Arc::new(FileStore::new(bench.path("store")));
+        let store = Arc::new(FileStore::new(bench.path("store"), &DriveNames));
         let passphrase = encrypted.then(|| Secret::Passphrase("correct horse".to_owned().into()));
         let unlocked = family::unlock(&*store, passphrase).await.unwrap();
         let listed = store.list("root/").await.unwrap();

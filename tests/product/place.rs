@@ -9,6 +9,7 @@ use holdall_core::format::family::Mode;
 use holdall_core::format::root::Geometry;
 use holdall_core::push::Device;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::names::DriveNames;
 use holdall_servers::dav::{DavServer, PASSWORD, SignIn, USER};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use holdall_servers::s3::{S3Server, credentials, url};
@@ -161,7 +162,7 @@ pub fn make_by_locks(store: &Path) {
     std::fs::create_dir(store).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let store = FileStore::new(store.to_owned());
+        let store = FileStore::new(store.to_owned(), &DriveNames);
         let (unlocked, _) = family::create(&store, None, Mode::Swap).await.unwrap();
         let device = Device { id: uuid::Uuid::from_u128(7), name: "maker".to_owned() };
         let (family, geometry) = (unlocked.family.family, Geometry::standard(64 << 20));

@@ -1,31 +1,15 @@
-//! Makes a store from an address.
+//! Makes a drive's store from an address.
 
 use super::Store;
 use super::claims::Claims;
 use super::credentials::Credentials;
-use super::file::FileStore;
-#[cfg(any(feature = "dav", feature = "s3"))]
-use super::heed::Heeding;
 use super::meter::Meter;
-use super::ours::Ours;
+use super::names::DriveNames;
 use super::pace::Pacer;
 use super::probe::Mode;
-use super::url::{StoreUrl, UrlError};
+use super::url::StoreUrl;
+pub use holdall_store::connect::ConnectError;
 use std::sync::Arc;
-
-/// Why a store cannot be asked at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The text is not a store's address.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// The store takes another kind of credentials, or its certificates cannot be read.
-    #[error("{reason}")]
-    Setup {
-        /// The cause.
-        reason: String,
-    },
-}
 
 /// The store at `url`. `pacer` paces its bodies, `meter` counts its requests, and only Holdall's own names are seen in it. Nothing is
 /// contacted yet.
@@ -35,36 +19,7 @@ pub fn connect(
     pacer: &Pacer,
     meter: &Meter,
 ) -> Result<Arc<dyn Store>, ConnectError> {
-    Ok(Arc::new(Ours::new(raw(url, credentials, pacer, meter)?)))
-}
-
-/// The same store with every name that it lists: for tests of what a server does.
-pub fn raw(
-    url: &StoreUrl,
-    credentials: &Credentials,
-    pacer: &Pacer,
-    meter: &Meter,
-) -> Result<Arc<dyn Store>, ConnectError> {
-    match url {
-        StoreUrl::File(path) => Ok(meter.on(Arc::new(FileStore::new(path.clone()).paced(pacer)))),
-        #[cfg(feature = "s3")]
-        StoreUrl::S3(url) => {
-            match super::s3::S3Store::new(url, credentials, super::s3::Limits::default(), pacer, meter) {
-                Ok(store) => Ok(Arc::new(Heeding::new(Arc::new(store)))),
-                Err(reason) => Err(ConnectError::Setup { reason }),
-            }
-        }
-        #[cfg(not(feature = "s3"))]
-        StoreUrl::S3(_) => unknown(url, credentials),
-        #[cfg(feature = "dav")]
-        StoreUrl::Dav(url) => {
-            let limits = super::dav::http::Limits::default();
-            let store = super::dav::DavStore::new(url, credentials, limits, pacer, meter)?;
-            Ok(Arc::new(Heeding::new(Arc::new(store))))
-        }
-        #[cfg(not(feature = "dav"))]
-        StoreUrl::Dav(_) => unknown(url, credentials),
-    }
+    holdall_store::connect::connect(url, credentials, &DriveNames, pacer, meter)
 }
 
 /// The store with HEADs changed as its family says: swapped by the store itself, or by claims.
@@ -75,15 +30,16 @@ pub fn with_heads(store: Arc<dyn Store>, mode: Mode) -> Arc<dyn Store> {
     }
 }
 
-#[cfg(not(all(feature = "dav", feature = "s3")))]
-fn unknown(url: &StoreUrl, credentials: &Credentials) -> Result<Arc<dyn Store>, ConnectError> {
-    let reason = format!("{url} cannot be reached by this build with {credentials:?}");
-    Err(ConnectError::Setup { reason })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive;
+    use crate::format::head;
+    use crate::format::root::Geometry;
+    use crate::push::Device;
+    use crate::seal::{Cipher, DataKey, Sealer};
+    use crate::sim::store::{SimStore, StoreFaults};
+    use uuid::Uuid;
 
     /// As a console, a sync tool or a person may leave them.
     const FOREIGN: [&str; 3] = ["keys/notes (conflicted copy)", "head/desktop.ini", "ref/readme.txt"];
@@ -106,5 +62,23 @@ mod tests {
         let mut foreign = FOREIGN;
         foreign.sort_unstable();
         assert_eq!(with_heads(store, Mode::Claim).foreign(), foreign, "wrappers hand it on");
+    }
+
+    #[tokio::test]
+    async fn a_claimed_head_counts_every_request_to_the_store() {
+        let sealer = Sealer::new(Cipher::None, &DataKey([7; 32].into()));
+        let device = Device { id: Uuid::from_u128(1), name: "here".to_owned() };
+        let mut asked = Vec::new();
+        for mode in [Mode::Swap, Mode::Claim] {
+            let (there, meter) = (SimStore::new(1, StoreFaults::default()), Meter::default());
+            let store = with_heads(meter.on(Arc::new(there.clone())), mode);
+            let geometry = Geometry::standard(1 << 20);
+            let drive = drive::create(&*store, &sealer, Uuid::from_u128(9), "d", geometry, &device);
+            let drive = drive.await.unwrap();
+            store.get(&head::name(drive), None).await.unwrap();
+            assert_eq!(meter.requests().total(), there.requests());
+            asked.push(meter.requests());
+        }
+        assert!(asked[1].list > 0 && asked[0].list == 0, "{asked:?}");
     }
 }

@@ -1,12 +1,15 @@
-//! The grammar of names: the one place that decides which names in a store are Holdall's. Pure.
+//! The grammar of a drive's names: the one place that decides which names in a store are Holdall's. Pure.
+//!
+//! The store is handed this grammar ([`DriveNames`]), and checks names with it. So every name that a listing shows here is Holdall's.
 //!
 //! A name counts only if it is byte for byte one that Holdall writes (`core/FORMAT.md`, section 1). Every other name is foreign: a
 //! console's folder marker, a sync tool's conflicted copy, or a name that a hostile store lists so that it gets used as a path.
 
 use super::claims::{self, Place};
 use super::probe;
-use crate::format::family;
 use crate::format::id::ObjectId;
+use crate::format::{family, head};
+use holdall_store::names::{Currency, Grammar, is_hex};
 
 /// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,46 @@ pub enum Kind {
     Probe,
 }
 
+/// The names of a family of drives, for its store.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveNames;
+
+impl Grammar for DriveNames {
+    fn is_own(&self, name: &str) -> bool {
+        kind(name).is_some()
+    }
+
+    fn mark(&self) -> &str {
+        family::NAME
+    }
+
+    /// The claims to make the family, and their records.
+    fn precedes_mark(&self, name: &str) -> bool {
+        name == FAMILY_CLAIMS || name.strip_prefix(FAMILY_CLAIMS).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Whatever lies where claims do, and is no record. A foreign directory there is not looked into either.
+    fn is_claim(&self, name: &str) -> bool {
+        name.starts_with("claim/") && name.split('/').count() == 3 && !record(name)
+    }
+
+    fn is_swapped(&self, name: &str) -> bool {
+        name.strip_prefix(head::ALL).is_some_and(|rest| !rest.contains('/'))
+    }
+
+    /// A device takes a turn only after a listing of the claims.
+    fn currency(&self, prefix: &str) -> Currency {
+        match prefix {
+            _ if prefix.starts_with("claim/") => Currency::Required,
+            _ if prefix.starts_with(head::ALL) => Currency::Preferred,
+            _ => Currency::Any,
+        }
+    }
+}
+
+/// Claims and records of the family lie here, like those of a HEAD under `claim/<drive>/` and `head/<drive>/`.
+pub(super) const FAMILY_CLAIMS: &str = "claim/family";
+
 /// The meaning of `name`; `None` for a foreign name.
 pub fn kind(name: &str) -> Option<Kind> {
     if name == family::NAME {
@@ -46,7 +89,7 @@ pub fn kind(name: &str) -> Option<Kind> {
         "root" | "seg" => ObjectId::parse(name).map(|_| Kind::Object),
         "ref" => reference(rest).then_some(Kind::Reference),
         "replica" => replica(rest).then_some(Kind::Replica),
-        "probe" => is_probe(rest).then_some(Kind::Probe),
+        "probe" => probe::is_name(name).then_some(Kind::Probe),
         _ => None,
     }
 }
@@ -74,19 +117,9 @@ pub fn own_directory(top: &[String]) -> String {
     std::iter::once("holdall".to_owned()).chain(numbered).find(is_free).expect("there is no end of numbers")
 }
 
-/// Whether `name` is a claim itself, not a nonce inside one.
-pub fn is_claim(name: &str) -> bool {
-    kind(name) == Some(Kind::Claim) && name.split('/').count() == 3
-}
-
-/// Whether a path made of `name` stays below the root it is joined to, on every kind of store.
-pub fn stays_below(name: &str) -> bool {
-    name.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\0', '\\']))
-}
-
 fn record(name: &str) -> bool {
     name.rsplit_once('/').is_some_and(|(drive, _)| {
-        let owner = drive.strip_prefix("head/").is_some_and(is_id) || drive == "claim/family";
+        let owner = drive.strip_prefix(head::ALL).is_some_and(is_id) || drive == FAMILY_CLAIMS;
         owner && Place::parse(drive, name).is_some()
     })
 }
@@ -111,28 +144,8 @@ fn replica(rest: &str) -> bool {
     is_id(drive) && part(16) && part(16) && part(32) && parts.next().is_none()
 }
 
-/// `<id>-<what>-<number>`, perhaps followed by the nonce inside a claim.
-fn is_probe(rest: &str) -> bool {
-    let (own, nonce) = rest.split_once('/').map_or((rest, None), |(own, nonce)| (own, Some(nonce)));
-    let mut parts = own.split('-');
-    let id = parts.next().is_some_and(is_id);
-    let what =
-        parts.next().is_some_and(|what| !what.is_empty() && what.bytes().all(|b| b.is_ascii_lowercase()));
-    let number = parts.next().is_some_and(|number| {
-        number.len() <= 10 && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
-    });
-    let of_claim =
-        nonce.is_none_or(|nonce| is_id(nonce) && probe::is_claim(&format!("{}{own}", probe::AREA)));
-    id && what && number && parts.next().is_none() && of_claim
-}
-
 fn is_id(text: &str) -> bool {
     is_hex(text, 32)
-}
-
-/// Exactly `digits` digits, in lower case.
-fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -140,6 +153,7 @@ mod tests {
     use super::*;
     use crate::format::id::ObjectKind;
     use crate::units::Epoch;
+    use holdall_store::names::stays_below;
     use uuid::Uuid;
 
     const ID: &str = "00112233445566778899aabbccddeeff";
@@ -204,11 +218,22 @@ mod tests {
     }
 
     #[test]
-    fn refuses_paths_that_climb() {
-        for name in ["", "..", "a/..", "../a", "a//b", "/a", "a/", "./a", "a/./b", "a\0b", "a\\b"] {
-            assert!(!stays_below(name), "{name:?}");
+    fn tells_a_store_what_its_names_are_for() {
+        let family = format!("claim/family/{TURN}-{TURN}-{TURN}-{ID}");
+        for (name, _) in ours() {
+            let is_family = name == "family.json" || name.starts_with("claim/family/");
+            assert_eq!(name == DriveNames.mark() || DriveNames.precedes_mark(&name), is_family, "{name}");
+            assert_eq!(DriveNames.is_swapped(&name), kind(&name) == Some(Kind::Head), "{name}");
+            let is_claim = kind(&name) == Some(Kind::Claim) && name.split('/').count() == 3;
+            assert_eq!(DriveNames.is_claim(&name), is_claim, "{name}");
         }
-        assert!(stays_below("a/..b/.c"), "dots in a name are no way up");
+        assert!(DriveNames.precedes_mark("claim/family") && !DriveNames.precedes_mark("claim/familyx"));
+        assert!(DriveNames.is_claim("claim/a/1") && !DriveNames.is_claim(&family));
+        for (prefix, currency) in
+            [("claim/x/", Currency::Required), ("head/", Currency::Preferred), ("seg/", Currency::Any)]
+        {
+            assert_eq!(DriveNames.currency(prefix), currency, "{prefix}");
+        }
     }
 
     #[test]

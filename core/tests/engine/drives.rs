@@ -12,6 +12,7 @@ use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ fn blake3_16(name: &str) -> &[u8; 16] {
 impl Bench {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(FileStore::new(dir.path().join("store")));
+        let store = Arc::new(FileStore::new(dir.path().join("store"), &DriveNames));
         store.prepare().await.unwrap();
         let (unlocked, recovery) =
             family::create(&*store, Some(Zeroizing::new("secret".into())), Mode::Swap).await.unwrap();

@@ -18,6 +18,7 @@ use holdall_core::push::Device;
 use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(FileStore::new(dir.path().join("store")));
+        let store = Arc::new(FileStore::new(dir.path().join("store"), &DriveNames));
         Self { dir, store }
     }
 

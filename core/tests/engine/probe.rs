@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use holdall_core::store::file::FileStore;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{self, Effort, Mode, Report, probe};
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
 use std::ops::Range;
@@ -224,12 +225,12 @@ fn probes_stay_within_their_budget_of_requests_and_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_a_directory_without_a_family() {
     let dir = tempfile::tempdir().unwrap();
-    let [a, b] = [(), ()].map(|()| FileStore::new(dir.path().to_owned()));
+    let [a, b] = [(), ()].map(|()| FileStore::new(dir.path().to_owned(), &DriveNames));
     let report = probe([&a, &b], Effort::FULL, &|| NOW_MS).await.unwrap();
     assert_eq!((report.mode, report.reasons.len(), report.names), (Mode::Claim, 1, None), "{report:?}");
     assert!(report.free_bytes.unwrap() > 0);
     assert!(a.list("probe/").await.unwrap().is_empty());
-    let gone = FileStore::new(dir.path().join("unplugged"));
+    let gone = FileStore::new(dir.path().join("unplugged"), &DriveNames);
     assert!(matches!(ask(&gone, Effort::FULL).await, Err(StoreError::Unreachable { .. })));
     assert!(!dir.path().join("unplugged").exists());
 }

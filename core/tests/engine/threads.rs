@@ -16,6 +16,7 @@ use holdall_core::push::Device;
 use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::{Store, When};
 use holdall_core::units::{BLOCK_BYTES, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Over, Volume, VolumeDevice, VolumeLimits};
@@ -193,7 +194,7 @@ struct Bench {
 impl Bench {
     async fn new(seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(FileStore::new(dir.path().join("store")));
+        let store = Arc::new(FileStore::new(dir.path().join("store"), &DriveNames));
         store.prepare().await.unwrap();
         store.put("family.json", bytes::Bytes::from_static(b"{}"), When::Absent).await.unwrap();
         let sealer = Arc::new(Sealer::new(Cipher::XChaCha20Poly1305, &DataKey([7; 32].into())));

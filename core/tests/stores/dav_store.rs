@@ -13,6 +13,7 @@ use holdall_core::store::credentials::Credentials;
 use holdall_core::store::dav::DavStore;
 use holdall_core::store::dav::http::{Http, Limits, Request};
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Store, StoreError, When};
@@ -39,7 +40,9 @@ fn store_with(url: &str, credentials: &Credentials, limits: Limits) -> DavStore 
 
 fn paced_store(url: &str, credentials: &Credentials, limits: Limits, pacer: &Pacer) -> DavStore {
     match StoreUrl::parse(url).unwrap() {
-        StoreUrl::Dav(url) => DavStore::new(&url, credentials, limits, pacer, &Meter::default()).unwrap(),
+        StoreUrl::Dav(url) => {
+            DavStore::new(&url, credentials, &DriveNames, limits, pacer, &Meter::default()).unwrap()
+        }
         other => panic!("{other}"),
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::file::{FileStore, Limits};
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::{Pacer, Way};
 use holdall_core::store::{Store, StoreError, When};
 use rustix::fs::{FileType, Mode};
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 
 async fn store() -> (TempDir, Arc<FileStore>) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(FileStore::new(dir.path().join("store")));
+    let store = Arc::new(FileStore::new(dir.path().join("store"), &DriveNames));
     store.prepare().await.unwrap();
     store.put("family.json", Bytes::from_static(b"{}"), When::Absent).await.unwrap();
     (dir, store)
@@ -37,7 +38,7 @@ async fn a_bandwidth_limit_applies_to_a_directory_too() {
     const BYTES: usize = 512 << 10;
     let pacer = Pacer::new();
     let (dir, _) = store().await;
-    let store = FileStore::new(dir.path().join("store")).paced(&pacer);
+    let store = FileStore::new(dir.path().join("store"), &DriveNames).paced(&pacer);
     pacer.set(Way::Up, Some(1 << 20));
     let begun = Instant::now();
     store.put("seg/aa/x", vec![7; BYTES].into(), When::Always).await.unwrap();
@@ -143,12 +144,12 @@ async fn hang() {
     begun.put("head/1", Bytes::from_static(b"1"), When::Absent).await.unwrap();
     let root = dir.path().join("store");
     let limits = Limits { silence: Duration::from_millis(200), ..Limits::default() };
-    let store = Arc::new(FileStore::with_limits(root.clone(), limits));
+    let store = Arc::new(FileStore::with_limits(root.clone(), &DriveNames, limits));
     let hung = Hung::new(root.join("seg/aa/x"));
     let before = threads();
     for round in 0..3 {
         // Every client, even one with a store object of its own.
-        let stores = [store.clone(), Arc::new(FileStore::with_limits(root.clone(), limits))];
+        let stores = [store.clone(), Arc::new(FileStore::with_limits(root.clone(), &DriveNames, limits))];
         let gets = (0..200).map(|number| {
             let store = stores[number % 2].clone();
             tokio::spawn(async move { store.get("seg/aa/x", Some(0..1)).await })
@@ -182,7 +183,7 @@ async fn hang() {
 #[tokio::test]
 async fn creates_a_store_only_in_an_existing_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let prepare = async |path: &str| FileStore::new(dir.path().join(path)).prepare().await;
+    let prepare = async |path: &str| FileStore::new(dir.path().join(path), &DriveNames).prepare().await;
     assert_eq!(prepare("nas/driv").await.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(!dir.path().join("nas").exists());
     prepare("nas").await.unwrap();
@@ -227,7 +228,7 @@ async fn no_name_and_no_link_leads_out_of_the_directory() {
 #[tokio::test]
 async fn a_claim_has_one_owner_and_acts_as_one_name() {
     let (dir, store) = store().await;
-    let other = FileStore::new(dir.path().join("store"));
+    let other = FileStore::new(dir.path().join("store"), &DriveNames);
     let name = |turn: u64| format!("claim/family/{turn:016x}");
     for turn in 0..50 {
         let (a, b) = (name(turn), name(turn));
@@ -251,7 +252,7 @@ async fn detects_a_synced_folder_from_any_directory_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().join("a/b");
     std::fs::create_dir_all(&inner).unwrap();
-    let store = FileStore::new(inner.join("store"));
+    let store = FileStore::new(inner.join("store"), &DriveNames);
     assert_eq!(store.sync_tool().await, Ok(None));
     std::fs::create_dir(dir.path().join(".stfolder")).unwrap();
     assert_eq!(store.sync_tool().await, Ok(Some("Syncthing")), "the store itself need not be there yet");
@@ -263,7 +264,7 @@ async fn detects_a_synced_folder_from_any_directory_in_it() {
 #[tokio::test]
 async fn only_the_first_of_two_families_is_created_with_claims() {
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(FileStore::new(dir.path().join("store")));
+    let store = Arc::new(FileStore::new(dir.path().join("store"), &DriveNames));
     store.prepare().await.unwrap();
     let claims = Claims::new(store.clone());
     claims.put("family.json", Bytes::from_static(b"first"), When::Absent).await.unwrap();

@@ -10,9 +10,10 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::Device;
 use holdall_core::seal::Sealer;
 use holdall_core::store::Store;
-use holdall_core::store::connect::{raw, with_heads};
+use holdall_core::store::connect::with_heads;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
@@ -23,6 +24,7 @@ use holdall_servers::odd_directory::OddDirectory;
 use holdall_servers::s3::{self, S3Server};
 use holdall_servers::unconditional::Unconditional;
 use holdall_servers::{odd_dav, odd_s3};
+use holdall_store::connect::raw;
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -176,7 +178,7 @@ impl Place {
     /// The plain store, through `server`. `meter` counts.
     pub fn connect_counted(&self, server: Option<SocketAddr>, meter: &Meter) -> Arc<dyn Store> {
         let url = StoreUrl::parse(&(self.url)(server)).unwrap();
-        raw(&url, &self.credentials, &Pacer::new(), meter).unwrap()
+        raw(&url, &self.credentials, &DriveNames, &Pacer::new(), meter).unwrap()
     }
 
     /// The plain store, through `server`.

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[ignore = "the other tests run it, each as a process of its own"]
 fn racer() {
     let path = std::env::var_os(STORE).expect("the test that runs this says where the store is");
-    let store = FileStore::new(path.into());
+    let store = FileStore::new(path.into(), &DriveNames);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
@@ -101,7 +102,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = FileStore::new(dir.path().join("store"));
+        let store = FileStore::new(dir.path().join("store"), &DriveNames);
         std::fs::create_dir(dir.path().join("store")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(store.put("family.json", Bytes::from_static(b"{}"), When::Absent)).unwrap();

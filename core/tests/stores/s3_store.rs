@@ -6,14 +6,15 @@ mod network;
 mod refusals;
 mod verbs;
 
-use holdall_core::store::connect::raw;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::s3::{Limits, S3Store};
 use holdall_core::store::url::{S3Url, StoreUrl};
 use holdall_core::store::{Store, StoreError};
 use holdall_servers::s3::credentials as json;
+use holdall_store::connect::raw;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ fn store(url: &str) -> Arc<dyn Store> {
 }
 
 fn store_as(url: &str, credentials: &Credentials) -> Arc<dyn Store> {
-    raw(&StoreUrl::parse(url).unwrap(), credentials, &Pacer::new(), &Meter::default()).unwrap()
+    raw(&StoreUrl::parse(url).unwrap(), credentials, &DriveNames, &Pacer::new(), &Meter::default()).unwrap()
 }
 
 /// Little patience with silence. The other limits are so high that a slow machine meets none of them.
@@ -46,7 +47,7 @@ const NO_LIMITS: Limits = Limits {
 
 /// The plain store with these limits.
 fn limited(url: &str, limits: Limits, pacer: &Pacer) -> S3Store {
-    S3Store::new(&parsed(url), &credentials(), limits, pacer, &Meter::default()).unwrap()
+    S3Store::new(&parsed(url), &credentials(), &DriveNames, limits, pacer, &Meter::default()).unwrap()
 }
 
 fn parsed(url: &str) -> S3Url {

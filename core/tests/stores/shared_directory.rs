@@ -8,6 +8,7 @@ use holdall_core::device::Durability;
 use holdall_core::push::PushError;
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::file::FileStore;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{Effort, Mode, probe};
 use holdall_core::store::{Store, StoreError};
 use holdall_core::volume::{Access, OpenError, Over, Volume, VolumeDevice};
@@ -51,7 +52,7 @@ const HABITS: &[(&str, Habits)] = &[
 
 /// The store as a drive uses it on computer `number`.
 fn seen_by(directory: &OddDirectory, number: usize) -> Arc<dyn Store> {
-    with_heads(Arc::new(FileStore::new(directory.path(number))), Mode::Claim)
+    with_heads(Arc::new(FileStore::new(directory.path(number), &DriveNames)), Mode::Claim)
 }
 
 async fn open(
@@ -103,7 +104,7 @@ fn with_locks_both_computers_would_win() {
         for round in 0..ROUNDS {
             let drive = first.family.drive().await;
             let opening = |machine| {
-                let store = Arc::new(FileStore::new(directory.path(machine)));
+                let store = Arc::new(FileStore::new(directory.path(machine), &DriveNames));
                 let access = Access::Write { over: Over::Nobody, mounted: false };
                 drive.open_on(store, (2 * round + machine) as u128, access)
             };
@@ -172,7 +173,7 @@ fn a_drive_works_on_file_systems_that_lack_something() {
         println!("{what}");
         let directory = OddDirectory::mount(*habits, 2);
         place::run(async {
-            let [a, b] = [(), ()].map(|()| FileStore::new(directory.path(0)));
+            let [a, b] = [(), ()].map(|()| FileStore::new(directory.path(0), &DriveNames));
             let report = probe([&a, &b], Effort::FULL, &|| 0).await.unwrap();
             assert_eq!(report.mode, Mode::Claim, "{what}: {report:?}");
             let place = place::shared(&directory);
@@ -196,7 +197,7 @@ fn says_that_a_place_supports_no_directories() {
     for refusal in [Refusal::NOT_SUPPORTED, Refusal::INVALID] {
         let directory = OddDirectory::mount(Habits { make_directory: Some(refusal), ..Habits::default() }, 1);
         place::run(async {
-            let [a, b] = [(), ()].map(|()| FileStore::new(directory.path(0)));
+            let [a, b] = [(), ()].map(|()| FileStore::new(directory.path(0), &DriveNames));
             let refused = probe([&a, &b], Effort::FULL, &|| 0).await;
             assert!(matches!(refused, Err(StoreError::Unfit { .. })), "{refused:?}");
         });
@@ -209,7 +210,7 @@ fn a_directory_that_fails_to_sync_accepts_no_put() {
     let habits = Habits { directory_sync: Some(Refusal::BROKEN), ..Habits::default() };
     let directory = OddDirectory::mount(habits, 1);
     place::run(async {
-        let store = FileStore::new(directory.path(0));
+        let store = FileStore::new(directory.path(0), &DriveNames);
         let put = store.put("family.json", "{}".into(), holdall_core::store::When::Absent).await;
         assert!(matches!(put, Err(StoreError::Unreachable { .. })), "{put:?}");
     });

@@ -3,7 +3,7 @@
 
 #[path = "../../../src/cli/credentials/forms.rs"]
 mod forms;
-#[path = "../../../core/src/store/s3/profile.rs"]
+#[path = "../../../store/src/s3/profile.rs"]
 mod profile;
 
 use forms::Kind;

@@ -1,16 +1,16 @@
-//! Answers of WebDAV servers. Their readers are private to the engine and are compiled here from the same files, so that
+//! Answers of WebDAV servers. Their readers are private to the store crate and are compiled here from the same files, so that
 //! nothing is made public for tests alone.
 
-#[path = "../../../core/src/store/dav/challenge.rs"]
+#[path = "../../../store/src/dav/challenge.rs"]
 mod challenge;
 #[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../core/src/store/dav/digest.rs"]
+#[path = "../../../store/src/dav/digest.rs"]
 mod digest;
 #[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../core/src/store/dav/multistatus.rs"]
+#[path = "../../../store/src/dav/multistatus.rs"]
 mod multistatus;
 #[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../core/src/store/dav/names.rs"]
+#[path = "../../../store/src/dav/names.rs"]
 mod names;
 
 use digest::{Ask, Request};

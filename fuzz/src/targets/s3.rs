@@ -1,13 +1,13 @@
-//! Refusals of S3 servers. Their reader is private to the engine, and is compiled here from the same file.
+//! Refusals of S3 servers. Their reader is private to the store crate, and is compiled here from the same file.
 
 #[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../core/src/store/s3/limits.rs"]
+#[path = "../../../store/src/s3/limits.rs"]
 mod limits;
 #[allow(dead_code, reason = "not all of it is asked")]
-#[path = "../../../core/src/store/s3/meaning.rs"]
+#[path = "../../../store/src/s3/meaning.rs"]
 mod meaning;
 
-use crate::store::StoreError;
+use crate::StoreError;
 use limits::RETRY_AFTER_MAX;
 use meaning::{Asked, Refusal, Verb};
 use std::time::Duration;

@@ -22,6 +22,8 @@ use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::id::{ObjectId, ObjectKind};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{self, Promotion, ReplicaError};
+use holdall_core::store::file::FileStore;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{StoreError, When};
@@ -112,7 +114,7 @@ impl Drive {
     /// The mode that the store supports, tried as for a new drive.
     async fn replica_mode(&self, url: &StoreUrl, work: &Work) -> Result<Mode, Failure> {
         if let StoreUrl::File(path) = url {
-            let made = holdall_core::store::file::FileStore::new(path.clone()).prepare().await;
+            let made = FileStore::new(path.clone(), &DriveNames).prepare().await;
             made.map_err(|error| failure::no_directory(path, &error))?;
             if let Some(mode) = stores::untried_mode(url).await {
                 return Ok(mode);

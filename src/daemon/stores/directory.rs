@@ -4,13 +4,14 @@ use super::sync_tool;
 use crate::api::StoreFinding;
 use crate::daemon::failure::synced_warning;
 use holdall_core::store::file::{FileStore, kinds};
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
 
 /// The findings for a directory; none for other stores.
 pub async fn findings(url: &StoreUrl, mode: Mode) -> Vec<StoreFinding> {
     let StoreUrl::File(path) = url else { return Vec::new() };
-    let Ok(magic) = FileStore::new(path.clone()).file_system().await else { return Vec::new() };
+    let Ok(magic) = FileStore::new(path.clone(), &DriveNames).file_system().await else { return Vec::new() };
     let mut findings = vec![file_system(magic, mode)];
     if let Some(tool) = sync_tool(url).await {
         let subject = "synchronised folder".to_owned();

@@ -260,12 +260,13 @@ impl Store for LoggedOut {
 mod tests {
     use super::*;
     use holdall_core::store::file::FileStore;
+    use holdall_core::store::names::DriveNames;
 
     #[tokio::test]
     async fn new_credentials_count_from_the_next_request_on() {
         let dir = tempfile::tempdir().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
-        let open: Arc<dyn Store> = Arc::new(FileStore::new(dir.path().to_owned()));
+        let open: Arc<dyn Store> = Arc::new(FileStore::new(dir.path().to_owned(), &DriveNames));
         let store = Renewable::new(url, Meter::default(), open.clone());
         let family = holdall_core::format::family::NAME;
         store.put(family, "{}".into(), When::Absent).await.unwrap();

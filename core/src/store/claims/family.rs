@@ -11,11 +11,9 @@
 use super::Claims;
 use super::names::Place;
 use crate::format::family::NAME;
+use crate::store::names::FAMILY_CLAIMS as AREA;
 use crate::store::{Etag, StoreError, When};
 use bytes::Bytes;
-
-/// Claims and records of the family lie here, like those of a HEAD under `claim/<drive>/` and `head/<drive>/`.
-const AREA: &str = "claim/family";
 
 impl Claims {
     /// Puts `family.json`, if this body is to be the family's. The same body may be put again.

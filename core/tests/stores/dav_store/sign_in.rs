@@ -2,6 +2,7 @@
 
 use super::*;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::proxy::Proxy;
 use holdall_servers::connect::{self, ConnectProxy};
@@ -121,10 +122,11 @@ fn reports_unreadable_certificates() {
         }
         let url = format!("https://h/?ca={}", file.display());
         let StoreUrl::Dav(url) = StoreUrl::parse(&url).unwrap() else { panic!() };
-        let error = DavStore::new(&url, &Credentials::None, NO_LIMITS, &Pacer::new(), &Meter::default())
-            .err()
-            .unwrap()
-            .to_string();
+        let error =
+            DavStore::new(&url, &Credentials::None, &DriveNames, NO_LIMITS, &Pacer::new(), &Meter::default())
+                .err()
+                .unwrap()
+                .to_string();
         assert!(error.contains(told) && error.contains("ca.pem"), "{error}");
     }
 }

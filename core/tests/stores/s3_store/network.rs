@@ -4,6 +4,7 @@ use super::canned::{Canned, Counting};
 use super::{NO_DRIP, NO_SILENCE, credentials, limited, parsed, run, store, unreachable};
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::{Pacer, Way};
 use holdall_core::store::proxy::Proxy;
 use holdall_core::store::s3::Limits;
@@ -40,6 +41,7 @@ fn trusts_a_private_authority_only_where_configured() {
         let missing = S3Store::new(
             &parsed(&trusting(&server.url("p"), Path::new("/no/ca.pem"))),
             &credentials(),
+            &DriveNames,
             Limits::default(),
             &Pacer::new(),
             &Meter::default(),
@@ -58,7 +60,8 @@ fn uses_a_configured_proxy_for_a_bucket() {
     let through = |proxy: Proxy| {
         let pacer = Pacer::new();
         pacer.set_proxy(Some(proxy));
-        S3Store::new(&parsed(&url), &credentials(), Limits::default(), &pacer, &Meter::default()).unwrap()
+        S3Store::new(&parsed(&url), &credentials(), &DriveNames, Limits::default(), &pacer, &Meter::default())
+            .unwrap()
     };
     let address = Proxy::parse(&proxy.address().to_string()).unwrap();
     let known = |password: &str| address.clone().with_login(connect::USER.into(), password.to_owned().into());

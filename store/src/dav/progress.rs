@@ -1,0 +1,114 @@
+//! A request's body whose progress can be watched, which tells silence from slowness.
+
+use crate::meter::{Kind, Meter};
+use crate::pace::{Gate, TURN_MAX};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes handed to the connection at a time.
+const PIECE_BYTES: usize = 64 << 10;
+/// Bytes that may still be in the socket's buffer when the last piece is handed over.
+const UNDERWAY_BYTES: u64 = 1 << 20;
+
+/// How far a body has got.
+#[derive(Clone)]
+pub struct Progress {
+    // Written when a piece is handed over, read by the waiter.
+    at: Arc<Mutex<(u64, Instant)>>,
+}
+
+impl Progress {
+    /// A body of `bytes` and its progress. `meter` counts its bytes as they go, as those of a request of this kind.
+    pub fn watch(bytes: Bytes, gate: Gate, (meter, kind): (Meter, Kind)) -> (Watched, Self) {
+        let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
+        (Watched { rest: bytes, progress: progress.clone(), gate, meter, kind }, progress)
+    }
+
+    /// Returns once nothing has moved for `idle`, plus the time that the handed-over bytes need to leave at `slowest` bytes per second.
+    pub async fn silence(&self, idle: Duration, slowest: u64) {
+        loop {
+            let (sent, at) = *self.at.lock();
+            let underway = Duration::from_secs_f64(sent.min(UNDERWAY_BYTES) as f64 / slowest as f64);
+            let deadline = at + idle + underway;
+            if Instant::now() >= deadline {
+                return;
+            }
+            tokio::time::sleep_until(deadline).await;
+        }
+    }
+}
+
+/// A body in pieces.
+pub struct Watched {
+    rest: Bytes,
+    progress: Progress,
+    gate: Gate,
+    meter: Meter,
+    kind: Kind,
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
+        // A body that waits for its turn is not silent, however long it waits.
+        self.progress.at.lock().1 = Instant::now() + TURN_MAX;
+        ready!(self.gate.poll_turn(cx, len));
+        let piece = self.rest.split_to(len);
+        self.meter.sent(self.kind, len);
+        let (sent, at) = &mut *self.progress.at.lock();
+        *sent += len as u64;
+        *at = Instant::now();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pace::{Pacer, Way};
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_counts_from_the_last_piece() {
+        let (mut body, progress) = Progress::watch(
+            vec![0; PIECE_BYTES + 1].into(),
+            Pacer::new().gate(Way::Up),
+            (Meter::default(), Kind::Put),
+        );
+        assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 1));
+        let begun = Instant::now();
+        let idle = Duration::from_secs(20);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        tokio::time::sleep(Duration::from_secs(19)).await;
+        for _ in 0..2 {
+            assert!(matches!(Pin::new(&mut body).poll_frame(&mut context), Poll::Ready(Some(Ok(_)))));
+        }
+        assert!(body.is_end_stream());
+        progress.silence(idle, PIECE_BYTES as u64).await;
+        assert!(begun.elapsed() >= Duration::from_secs(40), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(41), "{:?}", begun.elapsed());
+    }
+}
