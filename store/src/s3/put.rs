@@ -1,106 +1,115 @@
-//! How a put is sent, and how else if the server refuses it. Pure.
-//!
-//! Two kinds of servers refuse the usual put. Some support no conditions and say so (Backblaze B2, Aliyun OSS): the store then looks before
-//! it puts a new name, and never replaces a version. Some buckets require a digest in a header (Object Lock with a default retention): they
-//! get Content-MD5, which servers have supported for longest. The store tries another way only after the server has refused the usual one,
-//! and remembers it once the server accepts it.
+//! Puts of whole objects. [`super::way`] says how they are sent.
 
-/// How a put is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    /// With the put's condition, if it has one.
-    pub condition: bool,
-    /// With Content-MD5.
-    pub digest: bool,
-}
+use super::client::S3Client;
+use super::meaning::Verb;
+use super::way::Way;
+use crate::{Etag, StoreError, When};
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::primitives::{ByteStream, SdkBody};
+use bytes::Bytes;
+use data_encoding::BASE64;
+use md5::{Digest, Md5};
 
-impl Way {
-    /// The way that most servers accept.
-    pub(super) const USUAL: Self = Self { condition: true, digest: false };
-
-    /// Notes an accepted way. A put that began before an earlier lesson takes nothing of that back.
-    pub(super) fn learn(&mut self, taken: Self) {
-        self.condition &= taken.condition;
-        self.digest |= taken.digest;
+impl S3Client {
+    /// Whether the server decides the conditions of puts, as far as is known.
+    pub(crate) fn heeds_conditions(&self) -> bool {
+        self.way.lock().condition
     }
 
-    /// The way to try after the server refused a put, with or without a condition, with this status and code.
-    pub(super) fn next(self, conditional: bool, status: u16, code: Option<&str>) -> Option<Self> {
-        let conditional = conditional && self.condition;
-        let without_condition = || conditional.then_some(Self { condition: false, ..self });
-        let with_digest = || (!self.digest).then_some(Self { digest: true, ..self });
-        match (status, code.unwrap_or_default()) {
-            (501, _) | (400 | 405, "NotImplemented" | "NotSupported" | "UnsupportedOperation") => {
-                without_condition()
+    /// Puts the object. On a server without conditions, a look before the put stands in for [`When::Absent`] if `may_look`, and otherwise
+    /// the put is refused: a look decides nothing between two computers.
+    pub(crate) async fn put(
+        &self,
+        name: &str,
+        body: Bytes,
+        when: &When,
+        may_look: bool,
+    ) -> Result<Etag, StoreError> {
+        let mut way = *self.way.lock();
+        loop {
+            if !way.condition
+                && let Err(error) = self.look_before(name, when, may_look).await
+            {
+                // A server that supports conditions would have said that the name is taken.
+                if matches!(error, StoreError::Precondition { .. }) {
+                    self.way.lock().learn(way);
+                }
+                return Err(error);
             }
-            (400, "MissingContentMD5" | "MissingDigest" | "MissingChecksum") => with_digest(),
-            // Servers say this for either reason.
-            (400, "InvalidRequest" | "InvalidArgument") => with_digest().or_else(without_condition),
-            (400, "" | "BadRequest" | "InvalidHeader" | "UnsupportedHeader") => without_condition(),
-            _ => None,
+            let refused = match self.put_once(name, body.clone(), when, way).await? {
+                Ok(etag) => {
+                    self.way.lock().learn(way);
+                    return Ok(etag);
+                }
+                Err(refused) => refused,
+            };
+            // Without a condition, the put may replace another version than the one that was compared.
+            let is_version = matches!(when, When::Matches(_)) || !may_look;
+            match refused.next {
+                Some(next) if next.condition || !is_version => way = next,
+                Some(_) => return Err(self.knows_no_conditions()),
+                None => return Err(refused.error),
+            }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_put_is_tried_in_another_way() {
-        const PLAIN: Way = Way { condition: false, digest: false };
-        const DIGEST: Way = Way { condition: true, digest: true };
-        const BOTH: Way = Way { condition: false, digest: true };
-        let next = |way: Way, conditional, status, code: &str| {
-            way.next(conditional, status, Some(code).filter(|code| !code.is_empty()))
+    /// One put in one way. The inner error is this server's refusal, and the server may accept another way.
+    async fn put_once(
+        &self,
+        name: &str,
+        body: Bytes,
+        when: &When,
+        way: Way,
+    ) -> Result<Result<Etag, NotTaken>, StoreError> {
+        let len = body.len() as u64;
+        let mut request = self.sdk.put_object().bucket(&self.bucket).key(self.key(name));
+        request = match when {
+            When::Absent if way.condition => request.if_none_match("*"),
+            When::Matches(Etag(etag)) if way.condition => request.if_match(etag),
+            When::Absent | When::Matches(_) | When::Always => request,
         };
-        for (way, conditional, status, code, wanted) in [
-            (Way::USUAL, true, 501, "NotImplemented", Some(PLAIN)),
-            (Way::USUAL, true, 501, "", Some(PLAIN)),
-            (Way::USUAL, true, 400, "NotImplemented", Some(PLAIN)),
-            (Way::USUAL, true, 400, "", Some(PLAIN)),
-            (Way::USUAL, true, 400, "InvalidRequest", Some(DIGEST)),
-            (DIGEST, true, 400, "InvalidRequest", Some(BOTH)),
-            (DIGEST, true, 501, "NotImplemented", Some(BOTH)),
-            (BOTH, true, 400, "InvalidRequest", None),
-            (Way::USUAL, false, 400, "InvalidRequest", Some(DIGEST)),
-            (PLAIN, true, 400, "MissingContentMD5", Some(BOTH)),
-            // No other way is left, or the refusal has another reason.
-            (Way::USUAL, false, 501, "NotImplemented", None),
-            (PLAIN, true, 501, "NotImplemented", None),
-            (Way::USUAL, true, 412, "PreconditionFailed", None),
-            (Way::USUAL, true, 403, "AccessDenied", None),
-            (Way::USUAL, true, 400, "ExpiredToken", None),
-            (Way::USUAL, true, 400, "RequestTimeout", None),
-            (Way::USUAL, true, 409, "ConditionalRequestConflict", None),
-            (Way::USUAL, true, 503, "SlowDown", None),
-        ] {
-            assert_eq!(next(way, conditional, status, code), wanted, "{way:?} {conditional} {status} {code}");
+        if way.digest {
+            request = request.content_md5(BASE64.encode(&Md5::digest(&body)));
         }
-    }
-
-    #[test]
-    fn a_put_that_began_before_unlearns_nothing() {
-        let mut way = Way::USUAL;
-        for taken in [
-            Way { condition: false, digest: false },
-            Way::USUAL,
-            Way { condition: true, digest: true },
-            Way::USUAL,
-        ] {
-            way.learn(taken);
-        }
-        assert_eq!(way, Way { condition: false, digest: true });
-    }
-
-    #[test]
-    fn trying_ends() {
-        for code in ["InvalidRequest", "NotImplemented", "MissingContentMD5", ""] {
-            let mut way = Some(Way::USUAL);
-            for _ in 0..3 {
-                way = way.and_then(|way| way.next(true, 400, Some(code)));
+        let body = ByteStream::new(SdkBody::from(body));
+        let request = request.content_type("application/octet-stream").body(body);
+        let conditional = *when != When::Always;
+        let error = match self.within(len, request.send()).await? {
+            Ok(answer) => return self.etag(answer.e_tag).map(Ok),
+            Err(error) => error,
+        };
+        let next = match &error {
+            SdkError::ServiceError(context) => {
+                let status = context.raw().status().as_u16();
+                way.next(conditional, status, context.err().code())
             }
-            assert_eq!(way, None, "{code}");
+            _ => None,
+        };
+        let verb = Verb::Put { conditional: conditional && way.condition };
+        Ok(Err(NotTaken { next, error: self.explain(verb, name, &error) }))
+    }
+
+    /// Stands in for a condition where the server supports none. It decides nothing between two computers that put at the same time.
+    async fn look_before(&self, name: &str, when: &When, may_look: bool) -> Result<(), StoreError> {
+        match when {
+            When::Always => Ok(()),
+            When::Absent if may_look => match self.len(name).await {
+                Ok(_) => Err(StoreError::Precondition { name: name.to_owned() }),
+                Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            },
+            When::Absent | When::Matches(_) => Err(self.knows_no_conditions()),
         }
     }
+
+    fn knows_no_conditions(&self) -> StoreError {
+        StoreError::Denied { reason: format!("{} does not support conditional writes", self.host) }
+    }
+}
+
+/// A put that the server refused.
+struct NotTaken {
+    /// The way that it may accept instead.
+    next: Option<Way>,
+    error: StoreError,
 }
