@@ -1,4 +1,4 @@
-//! The store on a WebDAV server.
+//! The store on a WebDAV server. [`DavClient`] is the connection and its requests; the store on top makes atomic puts and claims of them.
 //!
 //! Servers have little in common. A conditional PUT is atomic nowhere (servers ignore the condition, or check it and then write), and on
 //! some servers a PUT that breaks off leaves half an object under its name. MOVE within a server is a rename. On nearly all servers, MKCOL
@@ -22,7 +22,9 @@ mod answer;
 mod auth;
 mod challenge;
 mod claim;
+mod client;
 mod collections;
+mod delete;
 mod digest;
 mod facts;
 pub mod http;
@@ -32,9 +34,12 @@ mod names;
 mod progress;
 mod put;
 mod read;
+mod setup;
 mod temporary;
 mod there;
 mod trouble;
+
+pub use client::DavClient;
 
 use crate::connect::ConnectError;
 use crate::credentials::Credentials;
@@ -46,14 +51,13 @@ use crate::{Etag, Facts, Fetched, Listed, Store, StoreError, TOP_MAX, When};
 use async_trait::async_trait;
 use bytes::Bytes;
 use collections::Collections;
-use http::{Http, Limits, Request};
-use reqwest::{Method, StatusCode};
+use http::Limits;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 /// A collection of objects on a WebDAV server.
 pub struct DavStore {
-    http: Http,
+    client: DavClient,
     names: Names,
     collections: Collections,
     /// The server answered a MOVE as if it did not know the method.
@@ -70,9 +74,9 @@ impl DavStore {
         pacer: &Pacer,
         meter: &Meter,
     ) -> Result<Self, ConnectError> {
-        let http = Http::new(url, credentials, limits, pacer, meter)?;
+        let client = DavClient::new(url, credentials, limits, pacer, meter)?;
         let (names, collections) = (Names::new(names), Collections::default());
-        Ok(Self { http, names, collections, cannot_move: AtomicBool::new(false) })
+        Ok(Self { client, names, collections, cannot_move: AtomicBool::new(false) })
     }
 
     /// The meaning of a 404 for `name`: nothing is "not found" while the store itself is not there.
@@ -88,7 +92,7 @@ impl DavStore {
         if self.names.begins(name) {
             return Ok(());
         }
-        match self.len_of(self.names.mark()).await {
+        match self.client.len_of(self.names.mark()).await {
             Err(StoreError::NotFound { .. }) => Err(self.no_store()),
             len => len.map(drop),
         }
@@ -96,14 +100,14 @@ impl DavStore {
 
     /// The error if neither an object nor the mark is there.
     fn no_store(&self) -> StoreError {
-        StoreError::NoPlace { place: format!("store at {}", self.http.base()) }
+        StoreError::NoPlace { place: format!("store at {}", self.client.base()) }
     }
 }
 
 #[async_trait]
 impl Store for DavStore {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        match self.read(name, range).await {
+        match self.client.read(name, range).await {
             Err(StoreError::NotFound { .. }) => Err(self.not_found(name).await),
             read => read,
         }
@@ -117,7 +121,7 @@ impl Store for DavStore {
     }
 
     async fn head(&self, name: &str) -> Result<u64, StoreError> {
-        match self.len_of(name).await {
+        match self.client.len_of(name).await {
             Err(StoreError::NotFound { .. }) => Err(self.not_found(name).await),
             len => len,
         }
@@ -128,22 +132,9 @@ impl Store for DavStore {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        let base = self.http.base();
-        // Claims are the only collections that are ever deleted.
-        let url =
-            if self.names.is_claim(name) { names::collection(base, name) } else { names::object(base, name) };
-        let answer = self.http.send(&Request::new(Method::DELETE, url)).await?;
-        match answer.status {
-            StatusCode::NO_CONTENT => Ok(()),
-            StatusCode::OK | StatusCode::ACCEPTED => {
-                answer.no_page()?.drain().await;
-                Ok(())
-            }
-            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::CONFLICT => {
-                answer.drain().await;
-                self.expect_here(name).await
-            }
-            _ => Err(answer.refusal(name)),
+        match self.client.delete(name, self.names.is_claim(name)).await? {
+            true => Ok(()),
+            false => self.expect_here(name).await,
         }
     }
 
@@ -152,12 +143,12 @@ impl Store for DavStore {
     }
 
     async fn top(&self) -> Result<Vec<String>, StoreError> {
-        let listing = self.children("").await?;
+        let listing = self.client.children("").await?;
         let children = listing.into_iter().flat_map(|listing| listing.children).take(TOP_MAX);
         Ok(children.map(|child| if child.is_collection { child.name + "/" } else { child.name }).collect())
     }
 
     async fn facts(&self) -> Result<Facts, StoreError> {
-        self.ask_facts().await
+        self.client.facts().await
     }
 }

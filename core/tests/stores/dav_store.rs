@@ -10,8 +10,8 @@ mod verbs;
 
 use bytes::Bytes;
 use holdall_core::store::credentials::Credentials;
-use holdall_core::store::dav::DavStore;
-use holdall_core::store::dav::http::{Http, Limits, Request};
+use holdall_core::store::dav::http::{Limits, Request};
+use holdall_core::store::dav::{DavClient, DavStore};
 use holdall_core::store::meter::Meter;
 use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;

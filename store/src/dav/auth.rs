@@ -2,7 +2,7 @@
 //!
 //! Over https the password goes with the first request (Basic); a server that wants Digest says so once. Over http nothing is sent before
 //! the server asks, Digest is preferred, and credentials that others on the way could read (Basic, a token) go only to this very computer.
-//! Redirects never carry credentials to another server: see [`super::http`].
+//! Redirects never carry credentials to another server: see [`super::client`].
 //!
 //! A Digest nonce serves all requests, each with the next count, until the server replaces it (`stale`, `nextnonce`). A refusal means a
 //! wrong password only if the nonce was fresh: a restarted server forgets its nonces without saying so.

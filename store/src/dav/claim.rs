@@ -8,11 +8,11 @@ use bytes::Bytes;
 impl DavStore {
     pub(super) async fn claim_collection(&self, name: &str, nonce: u128) -> Result<bool, StoreError> {
         self.make_parent(name).await?;
-        let mut made = self.mkcol(name, false).await?;
+        let mut made = self.client.mkcol(name, false).await?;
         if made == Made::NoParent {
             self.collections.forget(name);
             self.make_parent(name).await?;
-            made = self.mkcol(name, true).await?;
+            made = self.client.mkcol(name, true).await?;
         }
         let nonce = format!("{nonce:032x}");
         match made {
@@ -23,12 +23,12 @@ impl DavStore {
             }
             Made::Before => {}
             Made::NoParent => {
-                let reason = format!("{} has no collection for {name}", self.http.host());
+                let reason = format!("{} has no collection for {name}", self.client.host());
                 return Err(StoreError::Unreachable { reason });
             }
         }
-        let Some(listing) = self.children(name).await? else {
-            let reason = format!("{} does not show at once what was made on it", self.http.host());
+        let Some(listing) = self.client.children(name).await? else {
+            let reason = format!("{} does not show at once what was made on it", self.client.host());
             return Err(StoreError::Unreachable { reason });
         };
         let mut nonces =

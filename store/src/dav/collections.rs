@@ -1,5 +1,6 @@
 //! Collections: made when they are first needed, and remembered.
 
+use super::client::DavClient;
 use super::http::Request;
 use super::there::{There, Verdict, verdict};
 use super::{DavStore, names};
@@ -77,12 +78,12 @@ impl DavStore {
         let mut has_parent = false;
         for _ in 0..STEPS_MAX {
             let Some(&next) = open.last() else { return Ok(made) };
-            made = self.mkcol(next, has_parent).await?;
+            made = self.client.mkcol(next, has_parent).await?;
             has_parent = made != Made::NoParent;
             if made == Made::NoParent {
                 match names::parent(next) {
                     // Some servers say this about an existing collection too.
-                    Some("") if !may_begin && self.there(next).await == There::Collection => {
+                    Some("") if !may_begin && self.client.there(next).await == There::Collection => {
                         (made, has_parent) = (Made::Before, true);
                         self.collections.remember(next);
                         open.pop();
@@ -90,7 +91,7 @@ impl DavStore {
                     Some("") if !may_begin => return Err(self.no_store()),
                     Some(parent) => open.push(parent),
                     None => {
-                        let place = format!("collection that could hold {}", self.http.base());
+                        let place = format!("collection that could hold {}", self.client.base());
                         return Err(StoreError::NoPlace { place });
                     }
                 }
@@ -104,13 +105,15 @@ impl DavStore {
             false => Err(self.no_store()),
         }
     }
+}
 
+impl DavClient {
     /// One MKCOL. If the status leaves open what exists, this looks before it returns a refusal. It believes that the parent is missing,
     /// unless the parent is known to exist.
-    pub(super) async fn mkcol(&self, collection: &str, has_parent: bool) -> Result<Made, StoreError> {
-        let url = names::collection(self.http.base(), collection);
+    pub(crate) async fn mkcol(&self, collection: &str, has_parent: bool) -> Result<Made, StoreError> {
+        let url = names::collection(self.base(), collection);
         let method = Method::from_bytes(b"MKCOL").expect("it is a token");
-        let answer = self.http.send(&Request::new(method, url)).await?;
+        let answer = self.send(&Request::new(method, url)).await?;
         let status = answer.status.as_u16();
         let said = match verdict(status, has_parent, None) {
             Verdict::Look => verdict(status, has_parent, Some(self.there(collection).await)),
@@ -127,14 +130,14 @@ impl DavStore {
     }
 
     /// The resource at a collection's address, as far as the server says.
-    async fn there(&self, collection: &str) -> There {
+    pub(super) async fn there(&self, collection: &str) -> There {
         match self.children(collection).await {
             Ok(Some(_)) => return There::Collection,
             Ok(None) => return There::Nothing,
             Err(_) => {}
         }
-        let url = names::collection(self.http.base(), collection);
-        match self.http.send(&Request::new(Method::HEAD, url)).await {
+        let url = names::collection(self.base(), collection);
+        match self.send(&Request::new(Method::HEAD, url)).await {
             Ok(answer) if answer.status.is_success() => There::Collection,
             Ok(answer) if answer.status == StatusCode::NOT_FOUND => There::Nothing,
             Ok(_) | Err(_) => There::Unknown,

@@ -1,9 +1,10 @@
 //! Facts that a WebDAV server states about itself.
 
+use super::client::DavClient;
 use super::http::Request;
 use super::list::DEPTH;
 use super::multistatus::{self, QUOTA_QUERY};
-use super::{DavStore, names};
+use super::names;
 use crate::{Facts, StoreError, facts};
 use reqwest::header::{CONTENT_TYPE, DATE};
 use reqwest::{Method, StatusCode};
@@ -13,11 +14,11 @@ use url::Url;
 /// One resource takes a few hundred bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-impl DavStore {
+impl DavClient {
     /// Asks once. If the collection is yet to be made, this asks its parent for the free space. A server that does
     /// not answer the question leaves the fact unknown.
-    pub(super) async fn ask_facts(&self) -> Result<Facts, StoreError> {
-        let url = names::collection(self.http.base(), "");
+    pub(crate) async fn facts(&self) -> Result<Facts, StoreError> {
+        let url = names::collection(self.base(), "");
         let above = url.join("..").ok().filter(|above| *above != url);
         let (mut facts, is_there) = self.ask_facts_at(url).await?;
         if !is_there
@@ -34,12 +35,12 @@ impl DavStore {
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
         let request = Request { body: QUOTA_QUERY.into(), ..Request::new(method, url) };
         let request = request.with(DEPTH, "0").with(CONTENT_TYPE, "application/xml; charset=utf-8");
-        let answer = self.http.send(&request).await?;
+        let answer = self.send(&request).await?;
         let date = answer.headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
         let mut facts = Facts {
-            tls: (self.http.base().scheme() == "https").then(|| facts::TLS.to_owned()),
+            tls: (self.base().scheme() == "https").then(|| facts::TLS.to_owned()),
             date_ms: date.map(|date| date.as_millis() as u64),
             free_bytes: None,
             never_swaps: true,
@@ -56,7 +57,7 @@ impl DavStore {
                 answer.drain().await;
                 Ok((facts, false))
             }
-            StatusCode::OK => Err(super::answer::page(self.http.host())),
+            StatusCode::OK => Err(super::answer::page(self.host())),
             _ => Err(answer.refusal("")),
         }
     }

@@ -1,5 +1,6 @@
 //! Listings, one collection at a time: many servers refuse `Depth: infinity`.
 
+use super::client::DavClient;
 use super::http::Request;
 use super::multistatus::{self, QUERY};
 use super::names::{self, Place};
@@ -43,7 +44,7 @@ impl DavStore {
             while running.len() < AT_ONCE
                 && let Some(collection) = waiting.pop()
             {
-                running.push(async move { (self.children(&collection).await, collection) });
+                running.push(async move { (self.client.children(&collection).await, collection) });
             }
             let Some((listing, collection)) = running.next().await else { break };
             let Some(listing) = listing? else {
@@ -52,7 +53,7 @@ impl DavStore {
                 if collection != top {
                     let reason = format!(
                         "{} shows the collection {collection}, and then does not have it",
-                        self.http.host()
+                        self.client.host()
                     );
                     return Err(StoreError::Unreachable { reason });
                 }
@@ -65,7 +66,7 @@ impl DavStore {
                     let len = match child.len {
                         Some(len) => len,
                         None if child.is_collection => 0,
-                        None => self.len_of(&name).await?,
+                        None => self.client.len_of(&name).await?,
                     };
                     found.push(Listed { name, len });
                 } else if name != temporary::COLLECTION && may_hold(&name, prefix) {
@@ -77,25 +78,27 @@ impl DavStore {
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
+}
 
+impl DavClient {
     /// The contents of a collection; `None` if it does not exist.
-    pub(super) async fn children(&self, collection: &str) -> Result<Option<Listing>, StoreError> {
-        let url = names::collection(self.http.base(), collection);
+    pub(crate) async fn children(&self, collection: &str) -> Result<Option<Listing>, StoreError> {
+        let url = names::collection(self.base(), collection);
         let method = Method::from_bytes(b"PROPFIND").expect("it is a token");
         let request = Request { body: QUERY.into(), ..Request::new(method, url) };
         let request = request.with(DEPTH, "1").with(CONTENT_TYPE, "application/xml; charset=utf-8");
-        let answer = self.http.send(&request).await?;
+        let answer = self.send(&request).await?;
         match answer.status {
             StatusCode::MULTI_STATUS => {}
             StatusCode::NOT_FOUND => {
                 answer.drain().await;
                 return Ok(None);
             }
-            StatusCode::OK => return Err(super::answer::page(self.http.host())),
+            StatusCode::OK => return Err(super::answer::page(self.host())),
             _ => return Err(answer.refusal(collection)),
         }
         let unreadable = |reason: &str| StoreError::Unreachable {
-            reason: format!("{}'s listing cannot be read: {reason}", self.http.host()),
+            reason: format!("{}'s listing cannot be read: {reason}", self.host()),
         };
         let date = answer.headers.get(DATE).and_then(|date| date.to_str().ok());
         let now = date.and_then(|date| httpdate::parse_http_date(date).ok());

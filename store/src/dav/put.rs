@@ -1,5 +1,6 @@
 //! Putting objects: straight to their name, or under a temporary name and moved. [`super`] says which and why.
 
+use super::client::DavClient;
 use super::collections::Made;
 use super::http::{Answer, Request};
 use super::read::etag;
@@ -14,7 +15,7 @@ const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 
 /// How a MOVE went.
-enum Moved {
+pub(crate) enum Moved {
     Done,
     /// The server cannot MOVE.
     Unknown,
@@ -30,11 +31,11 @@ impl DavStore {
             return self.put_and_look(name, body, &when).await;
         }
         let temporary = self.put_temporary(name, body.clone()).await?;
-        let moved = match self.move_to(&temporary, name, &when).await {
+        let moved = match self.client.move_to(&temporary, name, &when).await {
             Ok(Moved::NoParent(error)) => {
                 self.collections.forget(name);
                 match self.make_parent(name).await? {
-                    Made::New => self.move_to(&temporary, name, &when).await,
+                    Made::New => self.client.move_to(&temporary, name, &when).await,
                     Made::Before | Made::NoParent => Err(error),
                 }
             }
@@ -42,10 +43,7 @@ impl DavStore {
         };
         // A temporary object that stays is swept one day, so do not ask a server that asks to wait to delete it.
         if !matches!(moved, Ok(Moved::Done) | Err(StoreError::Busy { .. })) {
-            let _ = self
-                .http
-                .send(&Request::new(Method::DELETE, names::object(self.http.base(), &temporary)))
-                .await;
+            let _ = self.client.delete(&temporary, false).await;
         }
         match moved? {
             Moved::Done => Ok(Etag(String::new())),
@@ -64,7 +62,7 @@ impl DavStore {
         body: Bytes,
         expected: &Etag,
     ) -> Result<Etag, StoreError> {
-        if expected.0.is_empty() || self.version_of(name).await?.as_ref() != Some(expected) {
+        if expected.0.is_empty() || self.client.version_of(name).await?.as_ref() != Some(expected) {
             return Err(lost(name));
         }
         self.put_once(name, body, &When::Matches(expected.clone())).await
@@ -73,25 +71,25 @@ impl DavStore {
     async fn put_and_look(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         let len = body.len() as u64;
         let etag = self.put_once(name, body, when).await?;
-        let found = match self.len_of(name).await {
+        let found = match self.client.len_of(name).await {
             Ok(found) if found == len => return Ok(etag),
             Err(StoreError::NotFound { .. }) => 0,
             found => found?,
         };
-        let reason = format!("{} has kept {found} of {len} bytes of {name}", self.http.host());
+        let reason = format!("{} has kept {found} of {len} bytes of {name}", self.client.host());
         Err(StoreError::Unreachable { reason })
     }
 
     /// A PUT to `name`. Makes the object's collection if it is missing.
     pub(super) async fn put_once(&self, name: &str, body: Bytes, when: &When) -> Result<Etag, StoreError> {
         self.make_parent(name).await?;
-        let answer = self.send_put(name, body.clone(), when).await?;
+        let answer = self.client.send_put(name, body.clone(), when).await?;
         // For a missing collection, nginx reports an internal error.
         let answer = match answer.status {
             StatusCode::CONFLICT | StatusCode::NOT_FOUND | StatusCode::INTERNAL_SERVER_ERROR => {
                 self.collections.forget(name);
                 match self.make_parent(name).await? {
-                    Made::New => self.send_put(name, body, when).await?,
+                    Made::New => self.client.send_put(name, body, when).await?,
                     Made::Before | Made::NoParent => answer,
                 }
             }
@@ -101,8 +99,8 @@ impl DavStore {
             StatusCode::CREATED | StatusCode::NO_CONTENT => {}
             // A proxy or login page that answers for the server says OK too.
             StatusCode::OK if !super::answer::is_page(&answer.headers) => {}
-            StatusCode::OK => return Err(super::answer::page(self.http.host())),
-            StatusCode::NOT_FOUND => return Err(no_parent(self.http.host(), name)),
+            StatusCode::OK => return Err(super::answer::page(self.client.host())),
+            StatusCode::NOT_FOUND => return Err(no_parent(self.client.host(), name)),
             StatusCode::PRECONDITION_FAILED if *when != When::Always => return Err(lost(name)),
             _ => return Err(answer.refusal(name)),
         }
@@ -110,22 +108,30 @@ impl DavStore {
         answer.drain().await;
         Ok(etag)
     }
+}
 
-    async fn send_put(&self, name: &str, body: Bytes, when: &When) -> Result<Answer, StoreError> {
-        let url = names::object(self.http.base(), name);
+impl DavClient {
+    /// One PUT.
+    pub(crate) async fn send_put(&self, name: &str, body: Bytes, when: &When) -> Result<Answer, StoreError> {
+        let url = names::object(self.base(), name);
         let request = Request { body, ..Request::new(Method::PUT, url) };
         let request = request.with(CONTENT_TYPE, "application/octet-stream");
-        self.http
-            .send(&match when {
-                When::Always => request,
-                When::Absent => request.with(IF_NONE_MATCH, "*"),
-                When::Matches(version) => request.with(IF_MATCH, &version.0),
-            })
-            .await
+        self.send(&match when {
+            When::Always => request,
+            When::Absent => request.with(IF_NONE_MATCH, "*"),
+            When::Matches(version) => request.with(IF_MATCH, &version.0),
+        })
+        .await
     }
 
-    async fn move_to(&self, temporary: &str, name: &str, when: &When) -> Result<Moved, StoreError> {
-        let base = self.http.base();
+    /// A MOVE, which replaces what has the new name unless `when` forbids it.
+    pub(crate) async fn move_to(
+        &self,
+        temporary: &str,
+        name: &str,
+        when: &When,
+    ) -> Result<Moved, StoreError> {
+        let base = self.base();
         let (from, to) = (names::object(base, temporary), names::object(base, name));
         let overwrite = if *when == When::Absent { "F" } else { "T" };
         let method = Method::from_bytes(b"MOVE").expect("it is a token");
@@ -134,7 +140,7 @@ impl DavStore {
         for destination in [to.as_str(), to.path()] {
             let request = Request::new(method.clone(), from.clone());
             let request = request.with(DESTINATION, destination).with(OVERWRITE, overwrite);
-            let answer = self.http.send(&request).await?;
+            let answer = self.send(&request).await?;
             match answer.status {
                 StatusCode::CREATED | StatusCode::NO_CONTENT => {
                     answer.drain().await;
@@ -145,7 +151,7 @@ impl DavStore {
                 StatusCode::BAD_REQUEST | StatusCode::BAD_GATEWAY => answer.drain().await,
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return Ok(Moved::Unknown),
                 StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
-                    return Ok(Moved::NoParent(no_parent(self.http.host(), name)));
+                    return Ok(Moved::NoParent(no_parent(self.host(), name)));
                 }
                 // Apache's status for a missing collection.
                 StatusCode::INTERNAL_SERVER_ERROR => return Ok(Moved::NoParent(answer.refusal(name))),

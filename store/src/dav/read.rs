@@ -1,7 +1,8 @@
 //! Reading objects, whole and in part.
 
+use super::client::DavClient;
 use super::http::Request;
-use super::{DavStore, names};
+use super::names;
 use crate::{Etag, Fetched, StoreError};
 use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, RANGE};
 use reqwest::{Method, StatusCode};
@@ -10,9 +11,10 @@ use std::ops::Range;
 /// The largest object to read as a whole.
 const WHOLE_BYTES_MAX: u64 = 256 << 20;
 
-impl DavStore {
-    pub(super) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
-        let url = names::object(self.http.base(), name);
+impl DavClient {
+    /// The object, or the bytes `range` of it.
+    pub(crate) async fn read(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
+        let url = names::object(self.base(), name);
         match range {
             None => self.read_whole(name, Request::new(Method::GET, url)).await,
             Some(range) if range.is_empty() => {
@@ -26,7 +28,7 @@ impl DavStore {
     }
 
     async fn read_whole(&self, name: &str, request: Request) -> Result<Fetched, StoreError> {
-        let answer = self.http.send(&request).await?;
+        let answer = self.send(&request).await?;
         if answer.status != StatusCode::OK {
             return Err(answer.refusal(name));
         }
@@ -46,7 +48,7 @@ impl DavStore {
         request: Request,
         range: Range<u64>,
     ) -> Result<Fetched, StoreError> {
-        let answer = self.http.send(&request).await?;
+        let answer = self.send(&request).await?;
         let wanted = range.end - range.start;
         let skip = match answer.status {
             StatusCode::PARTIAL_CONTENT => match content_range(&answer.headers) {
@@ -74,23 +76,23 @@ impl DavStore {
         Ok(Fetched { bytes, etag })
     }
 
-    /// The object's length, without asking whether the store is there.
-    pub(super) async fn len_of(&self, name: &str) -> Result<u64, StoreError> {
-        let url = names::object(self.http.base(), name);
-        let answer = self.http.send(&Request::new(Method::HEAD, url)).await?;
+    /// The object's length, without its body.
+    pub(crate) async fn len_of(&self, name: &str) -> Result<u64, StoreError> {
+        let url = names::object(self.base(), name);
+        let answer = self.send(&Request::new(Method::HEAD, url)).await?;
         if answer.status != StatusCode::OK {
             return Err(answer.refusal(name));
         }
         let answer = answer.no_page()?;
         answer.content_length().ok_or_else(|| StoreError::Unreachable {
-            reason: format!("{} does not say how long an object is", self.http.host()),
+            reason: format!("{} does not say how long an object is", self.host()),
         })
     }
 
     /// The object's version, without its body; `None` if it is not there.
-    pub(super) async fn version_of(&self, name: &str) -> Result<Option<Etag>, StoreError> {
-        let url = names::object(self.http.base(), name);
-        let answer = self.http.send(&Request::new(Method::HEAD, url)).await?;
+    pub(crate) async fn version_of(&self, name: &str) -> Result<Option<Etag>, StoreError> {
+        let url = names::object(self.base(), name);
+        let answer = self.send(&Request::new(Method::HEAD, url)).await?;
         match answer.status {
             StatusCode::OK => Ok(Some(etag(&answer.no_page()?.headers))),
             StatusCode::NOT_FOUND => Ok(None),

@@ -33,7 +33,7 @@ impl DavStore {
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {
-        let Some(listing) = self.children(COLLECTION).await? else { return Ok(()) };
+        let Some(listing) = self.client.children(COLLECTION).await? else { return Ok(()) };
         let is_old = |child: &&Child| {
             let age = child.modified.zip(listing.now).and_then(|(then, now)| now.duration_since(then).ok());
             !child.is_collection && age.is_some_and(|age| age > AGE_MAX)

@@ -67,11 +67,11 @@ async fn sends_nothing_more_to_a_busy_server() {
     let StoreUrl::Dav(url) = StoreUrl::parse(&format!("http://{}/s/", fake.address())).unwrap() else {
         panic!()
     };
-    let http = Http::new(&url, &user(PASSWORD), NO_LIMITS, &Pacer::new(), &Meter::default()).unwrap();
+    let client = DavClient::new(&url, &user(PASSWORD), NO_LIMITS, &Pacer::new(), &Meter::default()).unwrap();
     let body = Bytes::from(vec![0; 100 << 10]);
     let request =
         Request { body, ..Request::new("PUT".parse().unwrap(), url.base.join("seg/00/x").unwrap()) };
-    assert!(http.send(&request).await.is_err_and(|error| is_busy(&error)));
+    assert!(client.send(&request).await.is_err_and(|error| is_busy(&error)));
     let verbs: Vec<_> = fake.asked().into_iter().map(|asked| asked.method).collect();
     assert_eq!(verbs, ["HEAD"]);
 }
