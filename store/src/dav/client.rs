@@ -2,8 +2,8 @@
 //! and for one that closed a connection that it had promised to keep.
 //!
 //! Such a server closed the connection while the request was on its way, before a byte of an answer came. The request goes once more over a
-//! new connection. That is safe even if the server carried out the first one: no request here has another effect the second time. A PUT
-//! writes the same bytes to a name that nobody else writes. A MKCOL, a MOVE without overwriting and a PUT under a condition are then
+//! new connection. The server may have carried out the first one, so callers send nothing that has another effect the second time. A store's
+//! PUT writes the same bytes to a name that nobody else writes. A MKCOL, a MOVE without overwriting and a PUT under a condition are then
 //! refused, and their callers look at what is there, as after any refusal.
 //!
 //! A redirect is followed only on the same server. A redirect elsewhere comes from a network that wants its guests to sign in; it gets
