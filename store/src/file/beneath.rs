@@ -198,24 +198,33 @@ mod tests {
     fn both_ways_stay_beneath_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("store");
-        std::fs::create_dir_all(root.join("keys/inner")).unwrap();
+        std::fs::create_dir_all(root.join("letters/inner")).unwrap();
         std::fs::create_dir(dir.path().join("outside")).unwrap();
         symlink(dir.path().join("outside"), root.join("out")).unwrap();
-        symlink("keys", root.join("in")).unwrap();
+        symlink("letters", root.join("in")).unwrap();
         let slowly = |name: &str| {
             let root = rustix::fs::open(&root, DIRECTORY, Mode::empty()).unwrap();
             step_by_step(root, name)
         };
-        for name in ["keys", "keys/inner"] {
+        for name in ["letters", "letters/inner"] {
             assert!(directory(&root, name).is_ok() && slowly(name).is_ok(), "{name}");
         }
-        for name in ["..", "keys/..", "keys/../../outside", "/keys", "keys//inner", "out", "in", "in/inner"] {
+        for name in [
+            "..",
+            "letters/..",
+            "letters/../../outside",
+            "/letters",
+            "letters//inner",
+            "out",
+            "in",
+            "in/inner",
+        ] {
             assert!(directory(&root, name).is_err(), "{name}");
         }
         for name in ["out", "in", "in/inner"] {
             assert!(slowly(name).is_err(), "{name}");
         }
-        for name in ["keys/..", "..", "", "keys/", "keys/../../outside/x"] {
+        for name in ["letters/..", "..", "", "letters/", "letters/../../outside/x"] {
             assert!(spot(&root, name).is_err(), "{name}");
         }
     }
@@ -224,10 +233,10 @@ mod tests {
     fn a_link_in_the_place_of_an_object_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("store");
-        std::fs::create_dir_all(root.join("keys")).unwrap();
+        std::fs::create_dir_all(root.join("letters")).unwrap();
         std::fs::write(dir.path().join("secret"), "x").unwrap();
-        symlink(dir.path().join("secret"), root.join("keys/a")).unwrap();
-        let spot = spot(&root, "keys/a").unwrap();
+        symlink(dir.path().join("secret"), root.join("letters/a")).unwrap();
+        let spot = spot(&root, "letters/a").unwrap();
         assert!(leaves_the_store(&spot.open().map(drop).unwrap_err()));
         assert!(leaves_the_store(&spot.open_lock().map(drop).unwrap_err()));
         assert!(spot.create().is_err());
