@@ -1,20 +1,25 @@
 //! Drives in a store: making and finding them, and changing one that no device has open.
 
+use crate::clock::now_ms;
 use crate::fence;
 use crate::fork;
 use crate::format::head::{self, Head, HeadState};
-use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{Geometry, Lineage, Root, Snapshot};
+use crate::format::id::ObjectKind;
+use crate::format::root::Lineage;
+use crate::heads::transition::{self, Invalid};
+use crate::heads::{self, Author, Device, Once, Swap, Version, kept};
 use crate::map::{self, Objects, ReadError};
-use crate::push::{Device, Reference, ReferenceKind, now_ms};
+use crate::reach::{DELETES_PER_STEP, Reference, ReferenceKind, reached_from_elsewhere};
 use crate::seal::Sealer;
-use crate::store::{Etag, Store, StoreError, When, immutable};
+use crate::store::{Etag, Store, StoreError, immutable};
 use crate::units::{Epoch, Lsn};
-use bytes::Bytes;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 pub mod check;
+
+pub use crate::format::id::ObjectId;
+pub use crate::format::root::{Geometry, Root, Snapshot};
 
 /// Why a drive cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +47,30 @@ pub enum DriveError {
     /// No such snapshot.
     #[error("there is no snapshot \"{0}\"")]
     NoSnapshot(String),
+    /// It became the primary here, and has not continued to its newest version yet: opening it does that, and so does promoting it again.
+    #[error("the promotion of this store is not finished")]
+    Unfinished,
     /// The store failed, or an object is damaged.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+impl From<Invalid> for DriveError {
+    fn from(invalid: Invalid) -> Self {
+        match invalid {
+            Invalid::Removed => DriveError::Removed,
+            Invalid::Moved => DriveError::Moved { to: None },
+            Invalid::Held { device_name, epoch } => DriveError::Held { device_name, epoch },
+            Invalid::Unfinished => DriveError::Unfinished,
+            Invalid::NotMoved
+            | Invalid::Here
+            | Invalid::Finished
+            | Invalid::NotOwn
+            | Invalid::WasHeld
+            | Invalid::OtherVersion
+            | Invalid::UsedEpoch(_) => DriveError::Raced,
+        }
+    }
 }
 
 impl From<StoreError> for DriveError {
@@ -81,40 +107,36 @@ pub async fn create(
         snapshots: Vec::new(),
         condemned: Vec::new(),
     };
-    publish(store, sealer, &root, device).await?;
+    publish((store, sealer), &root, device).await.map_err(Unpublished::error)?;
     Ok(drive)
 }
 
-/// Puts the first root of a drive and its HEAD, which must not exist yet.
-async fn publish(store: &dyn Store, sealer: &Sealer, root: &Root, device: &Device) -> Result<(), StoreError> {
-    let (id, root_hash) = put_root(store, sealer, root).await?;
-    let head = Head {
-        drive: root.drive,
-        epoch: root.epoch,
-        nonce: crate::entropy::u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state: HeadState::Released,
-        written_ms: now_ms(),
-        root: id,
-        root_hash,
-        parent: root.parent,
-        moved_to: Vec::new(),
-    };
-    immutable::put(store, &head::name(root.drive), Bytes::from(head.encode(sealer))).await
+/// Puts the first root of a drive and its HEAD, which must not exist yet. If another device was faster, the drive is that device's.
+async fn publish(objects: (&dyn Store, &Sealer), root: &Root, device: &Device) -> Result<(), Unpublished> {
+    let (store, sealer) = objects;
+    let version = heads::put_root(store, sealer, root).await.map_err(Unpublished::Absent)?;
+    let head = transition::publish(root.drive, root.epoch, version, false, Author::new(device));
+    match heads::swap(store, sealer, None, head, &mut Once).await {
+        Swap::Applied(..) | Swap::Lost(_) => Ok(()),
+        Swap::Refused(error) => Err(Unpublished::Absent(error)),
+        Swap::Unknown(error) => Err(Unpublished::Unknown(error)),
+    }
 }
 
-pub(crate) async fn put_root(
-    store: &dyn Store,
-    sealer: &Sealer,
-    root: &Root,
-) -> Result<(ObjectId, [u8; 32]), StoreError> {
-    let id = ObjectId { drive: root.drive, epoch: root.epoch, seq: root.seq, unique: crate::entropy::u128() };
-    let name = id.name(ObjectKind::Root);
-    let object = Bytes::from(root.seal(sealer, &name));
-    let hash = *blake3::hash(&object).as_bytes();
-    immutable::put(store, &name, object).await?;
-    Ok((id, hash))
+/// Why a drive's first HEAD may not be in the store.
+enum Unpublished {
+    /// It is not, and never will be.
+    Absent(StoreError),
+    /// It may be, or may come later.
+    Unknown(StoreError),
+}
+
+impl Unpublished {
+    fn error(self) -> StoreError {
+        match self {
+            Unpublished::Absent(error) | Unpublished::Unknown(error) => error,
+        }
+    }
 }
 
 /// The drives of a family, without those that were removed from this store or have moved to another.
@@ -158,10 +180,8 @@ pub(crate) async fn last_here(objects: &Objects, drive: Uuid) -> Result<(Head, E
     Ok((head, etag, root))
 }
 
-async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), DriveError> {
-    let decode = |bytes: &[u8]| Head::decode(objects.sealer(), bytes);
-    let (head, fetched) = map::read(objects.store().as_ref(), &head::name(drive), None, decode).await?;
-    Ok((head, fetched.etag))
+async fn read_head(objects: &Objects, drive: Uuid) -> Result<(Head, Etag), ReadError> {
+    heads::read(objects.store().as_ref(), objects.sealer(), drive).await
 }
 
 /// Refuses a drive that is no longer in this store.
@@ -176,7 +196,7 @@ pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError>
 /// The version under a label. The label may lack the device's id, as people see it.
 pub fn snapshot<'a>(root: &'a Root, label: &str) -> Result<&'a Snapshot, DriveError> {
     let exact = root.snapshots.iter().find(|snapshot| snapshot.label == label);
-    let found = exact.or_else(|| root.snapshots.iter().find(|kept| fork::shown(&kept.label) == label));
+    let found = exact.or_else(|| root.snapshots.iter().find(|own| kept::shown(&own.label) == label));
     found.ok_or_else(|| DriveError::NoSnapshot(label.to_owned()))
 }
 
@@ -191,7 +211,7 @@ pub async fn rollback(
     device: &Device,
 ) -> Result<String, DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
-    check_free(&head, device)?;
+    check_changeable(&head, device)?;
     let kept = snapshot(&root, label)?.clone();
     let old = objects.root(kept.root, Some(kept.root_hash)).await?;
     let epoch = Epoch(head.epoch.0 + 1);
@@ -205,7 +225,7 @@ pub async fn rollback(
         size_blocks: root.geometry.size_blocks,
     });
     // A person may delete that snapshot.
-    snapshots.extend(fork::labels(&head, &root, device, None));
+    snapshots.extend(kept::labels(&head, &root, device, None));
     let entry = Lineage { epoch, journal: crate::entropy::uuid(), cut: Lsn(0), crc: 0 };
     let lineage = fence::extend(&root.lineage, entry);
     let next = successor(&root, &head, epoch, lineage, device);
@@ -217,7 +237,8 @@ pub async fn rollback(
         snapshots,
         ..next
     };
-    commit(objects, &head, etag, &next, HeadState::Released, device).await?;
+    let version = put_root(objects, &next).await?;
+    swap(objects, (&head, etag), transition::change(&head, version, Author::new(device))?).await?;
     Ok(before)
 }
 
@@ -235,11 +256,9 @@ pub async fn clone(
         Some(label) => snapshot(&root, label).map(|kept| (kept.root, kept.root_hash))?,
         None => (head.root, head.root_hash),
     };
-    let reference = hold(objects, drive, source, ReferenceKind::Clone, device).await?;
     let new = crate::entropy::uuid();
-    let made = clone_of(objects, (source, hash), (new, name, Vec::new()), device).await;
-    objects.store().delete(&reference).await?;
-    made.map(|()| new)
+    clone_held(objects, drive, (source, hash), (new, name, Vec::new()), device).await?;
+    Ok(new)
 }
 
 /// Makes a drive of its own from the version that `head` names, as [`clone`] does. There is one such drive for each version: a try after
@@ -261,24 +280,48 @@ pub(crate) async fn set_apart(
         Err(error) => return Err(error),
     }
     let name = fork::name(&root.name, &head.device_name, head.written_ms);
-    let reference = hold(objects, head.drive, head.root, ReferenceKind::Clone, device).await?;
     // A snapshot that the replica did not get can be found there.
     let mut snapshots = root.snapshots.clone();
-    snapshots.retain(|kept| !fork::is_reserved(&kept.label));
+    snapshots.retain(|own| !kept::is_reserved(&own.label));
     let new = (new, &*name, snapshots);
-    let made = clone_of(objects, (head.root, head.root_hash), new, device).await;
-    objects.store().delete(&reference).await?;
-    made.map(|()| name)
+    clone_held(objects, head.drive, (head.root, head.root_hash), new, device).await?;
+    Ok(name)
 }
 
+/// Makes a drive of a version of the drive `of`, which a ref holds meanwhile. If the new drive's HEAD may still arrive, the ref stays: nothing
+/// else would hold the version then. The ref is named like a fork's, so the next collection that finds that HEAD deletes it.
+async fn clone_held(
+    objects: &Objects,
+    of: Uuid,
+    source: (ObjectId, [u8; 32]),
+    (new, name, snapshots): (Uuid, &str, Vec<Snapshot>),
+    device: &Device,
+) -> Result<(), DriveError> {
+    let reference = fork::new_reference(new);
+    hold_as(objects, &reference, (of, source.0), ReferenceKind::Clone, device).await?;
+    let made = match clone_of(objects, source, (new, name, snapshots), device).await {
+        Ok(root) => publish((objects.store().as_ref(), objects.sealer()), &root, device).await,
+        Err(error) => {
+            objects.store().delete(&reference).await?;
+            return Err(error.into());
+        }
+    };
+    if !matches!(made, Err(Unpublished::Unknown(_))) {
+        // If the ref stays, the next collection deletes it.
+        let _ = objects.store().delete(&reference).await;
+    }
+    Ok(made.map_err(Unpublished::error)?)
+}
+
+/// The first root of a drive that has the content of the version `source`.
 async fn clone_of(
     objects: &Objects,
     (source, hash): (ObjectId, [u8; 32]),
     (new, name, snapshots): (Uuid, &str, Vec<Snapshot>),
     device: &Device,
-) -> Result<(), DriveError> {
+) -> Result<Root, ReadError> {
     let old = objects.root(source, Some(hash)).await?;
-    let root = Root {
+    Ok(Root {
         drive: new,
         name: name.to_owned(),
         epoch: Epoch(0),
@@ -291,9 +334,7 @@ async fn clone_of(
         snapshots,
         condemned: Vec::new(),
         ..old
-    };
-    publish(objects.store().as_ref(), objects.sealer(), &root, device).await?;
-    Ok(())
+    })
 }
 
 /// Renames a closed drive in its store. This device may still hold it, with changes in its journal on top of the current version. So may
@@ -301,37 +342,25 @@ async fn clone_of(
 /// Nothing would show that the version before is still needed, so it is kept here, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
     let (head, etag, root) = current(objects, drive).await?;
-    check_free(&head, device)?;
+    check_changeable(&head, device)?;
     let epoch = Epoch(head.epoch.0 + 1);
     let mut next =
         Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
-    next.snapshots.extend(fork::labels(&head, &root, device, None));
-    commit(objects, &head, etag, &next, HeadState::Released, device).await
+    next.snapshots.extend(kept::labels(&head, &root, device, None));
+    let version = put_root(objects, &next).await?;
+    swap(objects, (&head, etag), transition::change(&head, version, Author::new(device))?).await
 }
 
 /// The beginning of the names of all refs.
 pub const HOLDS: &str = "ref/";
-
-/// Puts a ref that holds a version. Returns its name: the caller deletes it. If the version is no longer kept once the ref is there, it
-/// cannot be held: a collection may have missed the ref.
-pub async fn hold(
-    objects: &Objects,
-    drive: Uuid,
-    root: ObjectId,
-    kind: ReferenceKind,
-    device: &Device,
-) -> Result<String, DriveError> {
-    let name = new_hold();
-    hold_as(objects, &name, (drive, root), kind, device).await?;
-    Ok(name)
-}
 
 /// The name of a new ref.
 pub fn new_hold() -> String {
     format!("{}{:032x}", HOLDS, crate::entropy::u128())
 }
 
-/// The same as [`hold`], under a name that the caller has saved before. So if this is cut off, the caller still knows which ref to delete.
+/// Puts a ref that holds a version, under a name that the caller knows before: if this is cut off, the caller still knows which ref to delete.
+/// If the version is no longer kept once the ref is there, it cannot be held: a collection may have missed the ref.
 pub async fn hold_as(
     objects: &Objects,
     name: &str,
@@ -380,7 +409,7 @@ pub(crate) fn keeps(head: &Head, now: &Root, root: ObjectId) -> bool {
 pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u64, DriveError> {
     match current(objects, drive).await {
         Ok((head, etag, root)) => {
-            check_free(&head, device)?;
+            check_changeable(&head, device)?;
             let epoch = Epoch(head.epoch.0 + 1);
             let lineage = root.lineage.clone();
             let next = Root {
@@ -390,23 +419,24 @@ pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u
                 snapshots: Vec::new(),
                 ..successor(&root, &head, epoch, lineage, device)
             };
-            commit(objects, &head, etag, &next, HeadState::Removed, device).await?;
+            let version = put_root(objects, &next).await?;
+            swap(objects, (&head, etag), transition::remove(&head, version, Author::new(device))?).await?;
         }
         Err(DriveError::Removed) => {}
         Err(error) => return Err(error),
     }
     fork::forget_references(objects.store().as_ref(), drive).await?;
     let mut deleted = 0;
-    let mut elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+    let mut elsewhere = reached_from_elsewhere(objects, drive).await?;
     for prefix in ["root/", "seg/"] {
         let listed = objects.store().list(prefix).await?;
         let ours = listed.iter().filter_map(|listed| Some((ObjectId::parse(&listed.name)?, &listed.name)));
         let ours: Vec<_> = ours.filter(|((_, id), _)| id.drive == drive).collect();
-        for step in ours.chunks(crate::push::DELETES_PER_STEP) {
+        for step in ours.chunks(DELETES_PER_STEP) {
             // A ref that was put during the look, to a version that its drive no longer keeps, is seen here. One that is put later finds
             // that the version is no longer kept (`push/gc.rs`).
             if !elsewhere.is_complete(objects).await? {
-                elsewhere = crate::push::reached_from_elsewhere(objects, drive).await?;
+                elsewhere = reached_from_elsewhere(objects, drive).await?;
             }
             for (_, name) in step.iter().filter(|(object, _)| !elsewhere.reached.contains(object)) {
                 objects.store().delete(name).await?;
@@ -425,8 +455,7 @@ pub async fn retire(
     to: &str,
     device: &Device,
 ) -> Result<(), DriveError> {
-    check_free(head, device)?;
-    retire_over_others(objects, (head, etag), to, device).await
+    retire_over(objects, (head, etag), to, false, device).await
 }
 
 /// The same, even if another device has the drive open here: changes that only that device has become a fork.
@@ -436,33 +465,35 @@ pub(crate) async fn retire_over_others(
     to: &str,
     device: &Device,
 ) -> Result<(), DriveError> {
-    check_here(head, objects.sealer())?;
-    swap(objects, head, etag, moved(objects, head, to, device)).await
+    retire_over(objects, (head, etag), to, true, device).await
 }
 
-/// The HEAD after `before` that says where the drive has gone. It names the same version.
-fn moved(objects: &Objects, before: &Head, to: &str, device: &Device) -> Head {
-    let next = next_head(before, HeadState::Moved, device);
-    Head { moved_to: Head::seal_address(objects.sealer(), next.drive, next.epoch, to), ..next }
+async fn retire_over(
+    objects: &Objects,
+    (head, etag): (&Head, Etag),
+    to: &str,
+    over_others: bool,
+    device: &Device,
+) -> Result<(), DriveError> {
+    check_here(head, objects.sealer())?;
+    let address = |epoch| Head::seal_address(objects.sealer(), head.drive, epoch, to);
+    let next = transition::retire(head, over_others, address, Author::new(device))?;
+    swap(objects, (head, etag), next).await
 }
 
 /// Undoes [`retire`], if nothing has happened to the drive since.
 pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<(), DriveError> {
     let (head, etag) = read_head(objects, drive).await?;
-    if head.state != HeadState::Moved || head.device != device.id {
-        return Err(DriveError::Raced);
-    }
+    let Ok(next) = transition::restore(&head, Author::new(device)) else { return Err(DriveError::Raced) };
     // Meanwhile collections of other drives ignored what this one shares with them.
     check_whole(objects, &head).await?;
-    swap(objects, &head, etag, next_head(&head, HeadState::Released, device)).await
+    swap(objects, (&head, etag), next).await
 }
 
-/// Whether `device` may change a drive that is in this store.
-fn check_free(head: &Head, device: &Device) -> Result<(), DriveError> {
-    match head.state == HeadState::Held && head.device != device.id {
-        true => Err(DriveError::Held { device_name: head.device_name.clone(), epoch: head.epoch }),
-        false => Ok(()),
-    }
+/// Refuses a drive that may not be changed, before anything is put for that.
+fn check_changeable(head: &Head, device: &Device) -> Result<(), DriveError> {
+    let next = Version { parent: head.root, ..Version::of(head) };
+    Ok(transition::change(head, next, Author::new(device)).map(drop)?)
 }
 
 fn successor(root: &Root, head: &Head, epoch: Epoch, lineage: Vec<Lineage>, device: &Device) -> Root {
@@ -478,44 +509,16 @@ fn successor(root: &Root, head: &Head, epoch: Epoch, lineage: Vec<Lineage>, devi
     }
 }
 
-async fn commit(
-    objects: &Objects,
-    before: &Head,
-    etag: Etag,
-    root: &Root,
-    state: HeadState,
-    device: &Device,
-) -> Result<(), DriveError> {
-    let (id, root_hash) = put_root(objects.store().as_ref(), objects.sealer(), root).await?;
-    let next = next_head(before, state, device);
-    let head = Head { epoch: root.epoch, root: id, root_hash, parent: before.root, ..next };
-    swap(objects, before, etag, head).await
+async fn put_root(objects: &Objects, root: &Root) -> Result<Version, StoreError> {
+    heads::put_root(objects.store().as_ref(), objects.sealer(), root).await
 }
 
-/// The HEAD after `before`, in a new epoch, that names the same version.
-fn next_head(before: &Head, state: HeadState, device: &Device) -> Head {
-    Head {
-        epoch: Epoch(before.epoch.0 + 1),
-        nonce: crate::entropy::u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state,
-        written_ms: now_ms(),
-        moved_to: Vec::new(),
-        ..before.clone()
-    }
-}
-
-async fn swap(objects: &Objects, before: &Head, etag: Etag, head: Head) -> Result<(), DriveError> {
-    let name = head::name(head.drive);
-    let body = Bytes::from(head.encode(objects.sealer()));
-    let result = objects.store().put(&name, body, When::Matches(etag)).await;
-    let Err(error) = result else { return Ok(()) };
-    // The answer may have been lost: HEAD itself shows the outcome.
-    let (now, _) = read_head(objects, head.drive).await?;
-    match fence::judge(&now, before, &head) {
-        fence::Swap::Applied => Ok(()),
-        fence::Swap::NotApplied => Err(error.into()),
-        fence::Swap::Fenced(_) => Err(DriveError::Raced),
+/// Swaps HEAD once. If the outcome is not known, neither is the result of the command.
+async fn swap(objects: &Objects, (before, etag): (&Head, Etag), next: Head) -> Result<(), DriveError> {
+    let (store, sealer) = (objects.store().as_ref(), objects.sealer());
+    match heads::swap(store, sealer, Some((before, &etag)), next, &mut Once).await {
+        Swap::Applied(..) => Ok(()),
+        Swap::Lost(_) => Err(DriveError::Raced),
+        Swap::Refused(error) | Swap::Unknown(error) => Err(error.into()),
     }
 }

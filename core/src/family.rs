@@ -1,7 +1,7 @@
 //! Families: the contents of one store prefix, and the keys that unlock them.
 
 use crate::format::FormatError;
-use crate::format::family::{Difference, Family, Mode, NAME};
+use crate::format::family::Difference;
 use crate::format::head::HeadState;
 use crate::format::id::ObjectId;
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
+
+pub use crate::format::family::{Family, Mode, NAME};
 
 /// Tries of a put without an answer: about four seconds.
 const TRIES: u32 = 5;

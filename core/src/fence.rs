@@ -9,15 +9,15 @@ use crate::planted::{self, Bug};
 use crate::units::{Epoch, Lsn};
 use uuid::Uuid;
 
-/// The result of a swap from `before` to `after`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swap {
+/// What the current HEAD says of a swap from `before` to `after`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
     /// It was applied.
     Applied,
     /// It was not applied: the HEAD is still `before`. The swap may be tried again.
     NotApplied,
-    /// Another device has the drive now.
-    Fenced(Fence),
+    /// Another HEAD is there: the swap can no longer be applied.
+    Overtaken,
 }
 
 /// The device that took the drive.
@@ -31,15 +31,22 @@ pub struct Fence {
     pub removed: bool,
 }
 
-/// Judges a swap by the current HEAD.
-pub fn judge(now: &Head, before: &Head, after: &Head) -> Swap {
-    if now.nonce == after.nonce {
-        Swap::Applied
-    } else if now.nonce == before.nonce {
-        Swap::NotApplied
-    } else {
+impl Fence {
+    /// The device that made the HEAD `now`.
+    pub fn by(now: &Head) -> Self {
         let (device_name, removed) = (now.device_name.clone(), now.state == HeadState::Removed);
-        Swap::Fenced(Fence { device_name, epoch: now.epoch, removed })
+        Self { device_name, epoch: now.epoch, removed }
+    }
+}
+
+/// Judges a swap by the current HEAD. `before` is `None` if there was no HEAD.
+pub fn judge(now: &Head, before: Option<&Head>, after: &Head) -> Verdict {
+    if now.nonce == after.nonce {
+        Verdict::Applied
+    } else if before.is_some_and(|before| now.nonce == before.nonce) {
+        Verdict::NotApplied
+    } else {
+        Verdict::Overtaken
     }
 }
 
@@ -146,12 +153,15 @@ mod tests {
     #[test]
     fn only_the_own_nonce_counts() {
         let (before, after) = (head(1, 10), head(1, 11));
-        assert_eq!(judge(&after, &before, &after), Swap::Applied);
-        assert_eq!(judge(&before, &before, &after), Swap::NotApplied);
-        let fence = Fence { device_name: "device 2".into(), epoch: Epoch(2), removed: false };
-        assert_eq!(judge(&head(2, 12), &before, &after), Swap::Fenced(fence));
+        assert_eq!(judge(&after, Some(&before), &after), Verdict::Applied);
+        assert_eq!(judge(&before, Some(&before), &after), Verdict::NotApplied);
+        assert_eq!(judge(&head(2, 12), Some(&before), &after), Verdict::Overtaken);
         // The same epoch with a foreign nonce: a copy of this machine.
-        assert!(matches!(judge(&head(1, 12), &before, &after), Swap::Fenced(_)));
+        assert_eq!(judge(&head(1, 12), Some(&before), &after), Verdict::Overtaken);
+        assert_eq!(judge(&after, None, &after), Verdict::Applied);
+        assert_eq!(judge(&before, None, &after), Verdict::Overtaken);
+        let fence = Fence { device_name: "device 2".into(), epoch: Epoch(2), removed: false };
+        assert_eq!(Fence::by(&head(2, 12)), fence);
     }
 
     const MINE: Uuid = Uuid::from_u128(1);

@@ -22,28 +22,26 @@
 //! A fork can be taken over like any drive, even before its device knows that its HEAD is there. Then that device's changes become a
 //! fork of the fork.
 
+use crate::clock::now_ms;
 use crate::drive::{self, DriveError};
 use crate::fence::Relation;
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::Head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Root, Snapshot};
+use crate::heads::{self, Author, Device, Once, Swap, kept, transition};
 use crate::journal::{Journal, JournalError};
+use crate::local::{Base, Fork};
 use crate::map::{self, Objects, ReadError};
-use crate::push::{Device, now_ms};
-use crate::store::{Etag, StoreError, When, immutable};
+use crate::store::{Etag, StoreError};
 use crate::units::{Epoch, Lsn};
-use crate::volume::{Base, Fork};
-use bytes::Bytes;
 use std::cmp::Reverse;
 use uuid::Uuid;
 
-mod kept;
 mod reference;
 
-pub(crate) use kept::{deposed_at, is_kept_copy, labels, no_longer_needed, root_of_taker};
-pub use kept::{is_for_absent, is_fork_point, is_reserved, shown};
+pub use crate::heads::kept::{is_for_absent, is_fork_point, is_reserved, shown};
 pub use reference::forget as forget_references;
-pub(crate) use reference::{forget_begun, is_whole};
+pub(crate) use reference::{forget_begun, is_whole, new_reference};
 
 /// Stands between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";
@@ -208,7 +206,7 @@ async fn kept_by_forks(objects: &Objects, head: &Head) -> Result<Vec<(Option<Uui
             Err(error) if error.is_missing() => continue,
             root => root?,
         };
-        let points = root.snapshots.iter().filter(|kept| kept::is_fork_point(&kept.label));
+        let points = root.snapshots.iter().filter(|own| kept::is_fork_point(&own.label));
         kept.extend(points.map(|kept| (Some(other.drive), kept.root)));
     }
     Ok(kept)
@@ -249,35 +247,17 @@ async fn publish(
         condemned: Vec::new(),
         ..base
     };
-    let (id, root_hash) = drive::put_root(store, objects.sealer(), &root).await?;
-    let head = Head {
-        drive: fork.drive,
-        epoch,
-        // Every try has the same nonce: a put that arrives late makes no other HEAD beside the first, on any store.
-        nonce: fork.drive.as_u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state: HeadState::Held,
-        written_ms: now_ms(),
-        root: id,
-        root_hash,
-        parent: root.parent,
-        moved_to: Vec::new(),
-    };
-    let name = head::name(fork.drive);
-    let body = Bytes::from(head.encode(objects.sealer()));
-    let put = match store.put(&name, body.clone(), When::Absent).await {
-        // An earlier try put a HEAD that names another root. Below, the HEAD that is there decides; here it only has to be there.
-        Err(StoreError::Precondition { .. }) => immutable::holds(store, &name, &body).await.map(drop),
-        put => put.map(drop),
-    };
-    let found = match current(objects, fork).await {
-        // The put's own error says more than that there is no HEAD yet.
-        Err(ForkError::Read(error)) if error.is_missing() => {
-            return Err(put.err().map_or(error, ReadError::from).into());
-        }
-        found => found?,
-    };
+    let version = heads::put_root(store, objects.sealer(), &root).await?;
+    // Every try has the same nonce: a put that arrives late makes no other HEAD beside the first, on any store.
+    let author = Author { nonce: fork.drive.as_u128(), ..Author::new(device) };
+    let head = transition::publish(fork.drive, epoch, version, true, author);
+    match heads::swap(store, objects.sealer(), None, head, &mut Once).await {
+        Swap::Applied(..) | Swap::Lost(_) => {}
+        // Without HEAD nothing else holds the version: the ref stays.
+        Swap::Refused(error) | Swap::Unknown(error) => return Err(error.into()),
+    }
+    // An earlier try may have put a HEAD that names another root.
+    let found = current(objects, fork).await?;
     // If it stays, the fork holds everything that it holds, and the next collection deletes it.
     let _ = store.delete(&reference).await;
     Ok(found)
@@ -324,15 +304,9 @@ fn no_version(error: DriveError) -> ForkError {
         DriveError::Removed
         | DriveError::Moved { .. }
         | DriveError::Held { .. }
+        | DriveError::Unfinished
         | DriveError::NoSnapshot(_) => ForkError::Gone,
     }
-}
-
-/// Whether the writer of `head` may still have changes on top of the version that it names. That is another device, or an opening that this
-/// device does not remember (perhaps by a copy of its files).
-pub(crate) fn deposes(head: &Head, device: &Device, base: Option<&Base>) -> bool {
-    let remembered = base.is_some_and(|base| base.epoch == head.epoch.0);
-    head.state == HeadState::Held && (head.device != device.id || !remembered)
 }
 
 #[cfg(test)]

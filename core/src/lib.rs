@@ -8,6 +8,7 @@
 
 pub mod bitmap;
 pub mod cache;
+mod clock;
 pub mod device;
 pub mod disk;
 pub mod drive;
@@ -18,13 +19,16 @@ pub mod fence;
 pub mod fork;
 pub mod format;
 pub mod formats;
+pub mod heads;
 pub mod journal;
 pub mod keys;
+mod local;
 pub mod log;
 pub mod map;
 pub mod planted;
 pub mod pull;
 pub mod push;
+mod reach;
 mod read_error;
 pub mod replica;
 pub mod retry;

@@ -18,6 +18,7 @@ mod checkpoint;
 mod diff;
 mod pages;
 
+pub use crate::format::FormatError;
 pub use crate::read_error::ReadError;
 pub use checkpoint::Checkpoint;
 pub use diff::differing;

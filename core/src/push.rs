@@ -11,18 +11,20 @@ use crate::fence::Fence;
 use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::format::root::{Root, Snapshot};
+pub use crate::heads::Device;
+use crate::heads::transition::Invalid;
 use crate::journal::{Journal, JournalError};
+use crate::local::{Base, Fork};
 use crate::map::{Map, ReadError};
 use crate::store::Etag;
 use crate::units::{Epoch, Lsn};
-use crate::volume::{Base, Fork, VolumeLimits};
+use crate::volume::VolumeLimits;
 use async_trait::async_trait;
 use serde::Serialize;
 use std::future::pending;
 use std::sync::Arc;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 mod commit;
 mod fork;
@@ -38,25 +40,14 @@ mod sending;
 mod take;
 mod task;
 
-pub(crate) use commit::now_ms;
-pub use gc::{Collected, Reference, ReferenceKind};
-pub(crate) use gc::{DELETES_PER_STEP, reach, reached_from_elsewhere};
+pub use crate::reach::{Reference, ReferenceKind};
+pub use gc::Collected;
 use interrupt::Interrupts;
 pub use interrupt::{Collecting, Stage, Wanted};
 use pack::Namer;
 use pause::Pause;
 pub use policy::{Decision, Facts, decide};
 use requests::{Request, Requests};
-pub(crate) use task::kept_roots;
-
-/// The device that writes: this one.
-#[derive(Clone, Debug)]
-pub struct Device {
-    /// Its identity.
-    pub id: Uuid,
-    /// Its name, for people.
-    pub name: String,
-}
 
 /// Why a request to push failed, or why nothing can be pushed any longer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -74,6 +65,9 @@ pub enum PushError {
     /// The map cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// HEAD allows no such change.
+    #[error(transparent)]
+    Head(#[from] Invalid),
     /// Pushing is switched off.
     #[error("pushing is paused")]
     Paused,

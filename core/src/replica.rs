@@ -26,15 +26,16 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 mod catch_up;
+pub mod plan;
 mod promote;
 mod record;
 mod worker;
 
-pub(crate) use promote::newest_of_all;
 pub use promote::{
     Left, Promoted, Promotion, ReplicaError, Told, candidate, check_no_primary, newest, prepare, promote,
-    retire_former,
+    promoted_with, retire_former,
 };
+pub(crate) use promote::{finish_interrupted, newest_of_all};
 pub(crate) use record::ALL as RECORDS;
 pub use worker::{Progress, Replica, Standing, Wanted};
 

@@ -23,7 +23,6 @@ mod assemble;
 mod close;
 mod keeper;
 mod kept;
-mod local;
 mod notes;
 mod open;
 mod pins;
@@ -39,9 +38,9 @@ mod take;
 mod trace;
 mod write;
 
+pub use crate::local::{Base, Fork, Local, has_unsent};
 pub use access::{Access, Environment, OpenError, Over};
 pub use close::VolumeDevice;
-pub use local::{Base, Fork, Local, has_unsent};
 pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
 pub use source::MapSource;

@@ -11,7 +11,7 @@ use super::stores;
 use super::work::Work;
 use crate::api::{Diagnosis, Failure, Finding, Unit};
 use futures_util::stream::{self, StreamExt};
-use holdall_core::format::family;
+use holdall_core::family;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::{Store, StoreError};
 use judge::{Asked, Space};

@@ -15,10 +15,9 @@ use super::work::Work;
 use crate::api::{self, Action, ActivityKind, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
 use crate::paths::Paths;
-use holdall_core::drive;
-use holdall_core::family;
-use holdall_core::format::family::{Family, Mode};
-use holdall_core::format::root::Geometry;
+use holdall_core::drive::{self, Geometry};
+use holdall_core::family::{self, Family, Mode};
+use holdall_core::heads::Head;
 use holdall_core::keys::{RecoveryKey, Secret};
 use holdall_core::push::Device;
 use holdall_core::seal::Cipher;
@@ -440,7 +439,7 @@ impl Drives {
         &self,
         store: &Arc<dyn Store>,
         unlocked: &family::Unlocked,
-        heads: &[holdall_core::format::head::Head],
+        heads: &[Head],
         name: &str,
         asked: Option<&str>,
     ) -> Result<Uuid, Failure> {

@@ -7,9 +7,8 @@ use crate::daemon::status::time;
 use crate::words::{address, why};
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
-use holdall_core::format::FormatError;
 use holdall_core::journal::JournalError;
-use holdall_core::map::ReadError;
+use holdall_core::map::{FormatError, ReadError};
 use holdall_core::push::{LabelError, PushError};
 use holdall_core::store::StoreError;
 use holdall_core::store::url::UrlError;
@@ -349,6 +348,7 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
             SAFE_HERE,
             "Connect to the network, then open it again.",
         ),
+        OpenError::Head(invalid) => drive(&invalid.clone().into()),
         OpenError::Store(error) => store(error),
         OpenError::Read(error) => read(error),
         OpenError::Journal(error) => journal(error),
@@ -495,6 +495,7 @@ pub fn push(error: &PushError) -> Failure {
         PushError::Forked(fence) => forked(&fence.device_name, None),
         PushError::Journal(error) => journal(error),
         PushError::Read(error) => read(error),
+        PushError::Head(invalid) => drive(&invalid.clone().into()),
         PushError::Paused => {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, Action::Resume { drive: None })
         }
@@ -542,6 +543,12 @@ pub fn drive(error: &DriveError) -> Failure {
             "Another computer changed the drive at the same moment.",
             NOTHING_CHANGED,
             "Try again.",
+        ),
+        DriveError::Unfinished => failure(
+            Code::State,
+            "The drive's move to this store was interrupted.",
+            NOTHING_CHANGED,
+            "Open the drive: this finishes the move. Then try again.",
         ),
         DriveError::Removed => removed(None),
         DriveError::Moved { to } => moved(to.as_deref(), None),

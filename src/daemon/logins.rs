@@ -7,7 +7,7 @@ use super::secrets::{Kept, Login};
 use super::stores::{self, directory, place, trial};
 use super::work::Work;
 use crate::api::{self, Action, Code, Failure, KeptIn, StoreLogin};
-use holdall_core::format::family;
+use holdall_core::family;
 use holdall_core::store::StoreError;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::file::FileStore;

@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use crate::paths::{Paths, boot_id};
-use holdall_core::format::family::{Family, Mode};
+use holdall_core::family::{Family, Mode};
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;
 use holdall_core::volume::Fork;

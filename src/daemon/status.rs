@@ -5,10 +5,9 @@ use super::stores::renewable::Hindrance;
 use super::{failure, stores};
 use crate::api::{self, Action, Actions, DriveState, DriveStatus};
 use crate::sizes::format_bytes;
+use holdall_core::drive::{Root, Snapshot};
 use holdall_core::family::FamilyError;
-use holdall_core::format::head::Head;
-use holdall_core::format::id::ObjectKind;
-use holdall_core::format::root::{Root, Snapshot};
+use holdall_core::heads::Head;
 use holdall_core::push::{Collecting, Device, Stage};
 use holdall_core::store::meter::ByKind;
 use holdall_core::units::BLOCK_BYTES;
@@ -311,7 +310,7 @@ impl Drive {
         (status.received_bytes, status.received_by_kind) =
             (now.received_bytes.total(), by_kind(now.received_bytes));
         if now.push.is_none() {
-            status.root = Some(volume.opened_root_id().name(ObjectKind::Root));
+            status.root = Some(volume.opened_root_id().root_name());
             let is_left = self.config.lock().unsent;
             let last = shown.last.as_ref();
             status.last_commit_at = last.and_then(|last| last.last_commit_at.clone());
@@ -331,7 +330,7 @@ impl Drive {
             }
             status.collecting = push.collecting.map(collecting);
             status.epoch = push.epoch.0;
-            status.root = Some(push.root.name(ObjectKind::Root));
+            status.root = Some(push.root.root_name());
             status.last_commit_at = Some(time(push.committed_ms));
             let Device { id, name } = self.registry.device().clone();
             let (device, last_commit_at) = (id.to_string(), status.last_commit_at.clone());
@@ -490,7 +489,7 @@ fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
 pub fn snapshot(snapshot: &Snapshot) -> api::Snapshot {
     api::Snapshot {
         label: holdall_core::fork::shown(&snapshot.label).to_owned(),
-        root: snapshot.root.name(ObjectKind::Root),
+        root: snapshot.root.root_name(),
         taken_at: time(snapshot.taken_ms),
         size_bytes: snapshot.size_blocks * BLOCK_BYTES,
     }
@@ -516,7 +515,7 @@ pub fn current(head: &Head, root: &Root, here: &Device) -> api::Version {
 pub fn version(head: &Head, root: &Root) -> api::Synced {
     let lsn = root.lineage.iter().max_by_key(|lineage| lineage.epoch).map_or(0, |lineage| lineage.cut.0);
     api::Synced {
-        root: head.root.name(ObjectKind::Root),
+        root: head.root.root_name(),
         root_hash: data_encoding::HEXLOWER.encode(&head.root_hash),
         epoch: head.epoch.0,
         lsn,

@@ -8,10 +8,11 @@ use crate::drive::{self, DriveError};
 use crate::format::head;
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::Root;
+use crate::heads::Device;
+use crate::local::Fork;
 use crate::map::{Objects, ReadError};
-use crate::push::{Device, Reference, ReferenceKind};
+use crate::reach::{Reference, ReferenceKind, reach};
 use crate::store::{Store, StoreError, When, immutable};
-use crate::volume::Fork;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
@@ -76,7 +77,7 @@ async fn is_held(objects: &Objects, fork: &Fork, point: &Point) -> Result<bool, 
 /// Whether no object of a version is missing.
 pub(crate) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Result<bool, ReadError> {
     let mut needed = BTreeSet::from([(ObjectKind::Root, id)]);
-    match crate::push::reach(objects, root, &mut needed).await {
+    match reach(objects, root, &mut needed).await {
         Err(error) if error.is_missing() => return Ok(false),
         reached => reached?,
     }
@@ -88,9 +89,14 @@ pub(crate) async fn is_whole(objects: &Objects, id: ObjectId, root: &Root) -> Re
     Ok(needed.is_subset(&there))
 }
 
-/// The beginning of the names of a fork's refs.
+/// The beginning of the names of the refs of a fork, or of another drive that begins with a version of an earlier one.
 fn references_of(fork: Uuid) -> String {
     format!("ref/{}-", fork.simple())
+}
+
+/// The name of a new ref that holds a version until the drive `begun` with it has a HEAD.
+pub(crate) fn new_reference(begun: Uuid) -> String {
+    format!("{}{:032x}", references_of(begun), crate::entropy::u128())
 }
 
 /// Deletes the refs of a fork that is abandoned, or has a HEAD.

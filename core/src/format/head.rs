@@ -21,7 +21,7 @@ pub struct Head {
     pub drive: Uuid,
     /// The writer's generation.
     pub epoch: Epoch,
-    /// Random for every write: it shows whose write a read-back returns.
+    /// A number of its own for every write, usually random: it shows whose write a read-back returns.
     pub nonce: u128,
     /// The device that wrote it.
     pub device: Uuid,
@@ -92,8 +92,39 @@ pub fn peek(bytes: &[u8]) -> Option<(Epoch, u128)> {
 }
 
 impl Head {
+    /// Whether a device has the drive open.
+    pub fn is_held(&self) -> bool {
+        self.state == HeadState::Held
+    }
+
+    /// Whether the drive lives in another store.
+    pub fn has_moved(&self) -> bool {
+        self.state == HeadState::Moved
+    }
+
+    /// Whether a replica was made the primary, and the promotion is not finished: versions that reached the replica later may have to
+    /// follow. The nonce says so.
+    pub fn is_provisional(&self) -> bool {
+        self.state == HeadState::Released && self.nonce == self.provisional_nonce()
+    }
+
+    /// The nonce of this HEAD if it is provisional. It follows from all else that the HEAD says, so equal nonces are equal HEADs.
+    pub fn provisional_nonce(&self) -> u128 {
+        let rest = Head { nonce: 0, ..self.clone() }.fields();
+        let hash = blake3::derive_key("holdall 2026 HEAD of a promotion that is not finished", &rest);
+        u128::from_le_bytes(*hash.first_chunk().expect("32 bytes have 16"))
+    }
+
     /// The object's bytes, with their MAC.
     pub fn encode(&self, sealer: &Sealer) -> Vec<u8> {
+        let mut bytes = self.fields();
+        let mac = sealer.head_mac(&bytes);
+        bytes.extend_from_slice(&mac);
+        bytes
+    }
+
+    /// The object's bytes before their MAC.
+    fn fields(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.raw(MAGIC).raw(self.drive.as_bytes()).u64(self.epoch.0).raw(&self.nonce.to_le_bytes());
         w.raw(self.device.as_bytes());
@@ -110,10 +141,7 @@ impl Head {
         if self.state == HeadState::Moved {
             w.varint(self.moved_to.len() as u64).raw(&self.moved_to);
         }
-        let mut bytes = w.finish();
-        let mac = sealer.head_mac(&bytes);
-        bytes.extend_from_slice(&mac);
-        bytes
+        w.finish()
     }
 
     /// Reads and checks the object.
@@ -200,6 +228,40 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(Head::decode(&sealer, &damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn only_the_nonce_of_all_fields_is_provisional() {
+        let drive = Uuid::from_u128(1);
+        let root = ObjectId { drive, epoch: Epoch(2), seq: 6, unique: 7 };
+        let head = Head {
+            drive,
+            epoch: Epoch(3),
+            nonce: 0,
+            device: Uuid::from_u128(4),
+            device_name: "laptop".into(),
+            state: HeadState::Released,
+            written_ms: 5,
+            root,
+            root_hash: [8; 32],
+            parent: ObjectId::NONE,
+            moved_to: Vec::new(),
+        };
+        assert!(!head.is_provisional());
+        let head = Head { nonce: head.provisional_nonce(), ..head };
+        // Other computers have to find the same number.
+        assert_eq!(format!("{:032x}", head.nonce), "b28d4afc38a2fed1d8300ca851cc79ff");
+        assert!(head.is_provisional());
+        for other in [
+            Head { epoch: Epoch(4), ..head.clone() },
+            Head { device: drive, ..head.clone() },
+            Head { state: HeadState::Held, ..head.clone() },
+            Head { written_ms: 6, ..head.clone() },
+            Head { root_hash: [9; 32], ..head.clone() },
+            Head { parent: root, ..head.clone() },
+        ] {
+            assert!(!other.is_provisional(), "{other:?}");
         }
     }
 

@@ -48,6 +48,11 @@ impl ObjectId {
     /// "No object", as a root's parent.
     pub const NONE: ObjectId = ObjectId { drive: Uuid::nil(), epoch: Epoch(0), seq: 0, unique: 0 };
 
+    /// The name of the root in the store.
+    pub fn root_name(&self) -> String {
+        self.name(ObjectKind::Root)
+    }
+
     /// The object's name in the store.
     pub fn name(&self, kind: ObjectKind) -> String {
         let unique = HEXLOWER.encode(&self.unique.to_be_bytes());

@@ -2,28 +2,31 @@
 //!
 //! Nothing here stops while the outcome of a request is unknown. A put of an immutable name is repeated under the same name: if the first
 //! one was applied after all, the second one finds its own bytes. A swap is repeated with the same HEAD, nonce included: if the first one
-//! was applied, HEAD shows that nonce. So a late answer is harmless, and so is a request that the network delivers late: it does what was
+//! was applied, HEAD shows that nonce (`heads/swap.rs`). So a late answer is harmless, and so is a request that the network delivers late: it does what was
 //! intended anyway, or nothing. If a name turns out to hold other bytes, perhaps because the store has kept half of a put, the object can
 //! no longer be put there. The next try uses a new name, and the other bytes are garbage.
 
 use super::pack::Packed;
 use super::sending::Sending;
-use super::{Device, Namer, PushError, PushState};
-use crate::fence::{self, Swap};
-use crate::fork;
+use super::{Namer, PushError, PushState};
+use crate::clock::now_ms;
+use crate::fence::Fence;
 use crate::format::family;
-use crate::format::head::{self, Head, HeadState};
-use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::head::{self, Head};
+use crate::format::id::ObjectKind;
 use crate::format::root::Root;
+use crate::heads::transition::{self, Invalid};
+use crate::heads::{self, Author, Device, Retry, Swap, Version, kept};
+use crate::local::Base;
 use crate::map::Objects;
 use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
-use crate::store::{Etag, StoreError, When, immutable};
+use crate::store::{Etag, StoreError, immutable};
 use crate::units::Epoch;
-use crate::volume::Base;
+use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -92,16 +95,21 @@ impl Committer {
     /// Takes the drive in the next epoch. The content of the version stays the same. If another device may continue the current version, a
     /// new root keeps it. Returns once HEAD says so.
     pub(super) async fn take(&mut self, base: Option<&Base>) -> Result<(), PushError> {
-        let Head { root, root_hash, parent, epoch, .. } = self.head;
-        let epoch = Epoch(epoch.0 + 1);
+        let epoch = Epoch(self.head.epoch.0 + 1);
         self.namer = Namer { drive: self.head.drive, epoch, seq: self.root.seq.into() };
-        match fork::root_of_taker(&self.head, &self.root, epoch, &self.device, base) {
-            Some(kept) => self.commit_root(kept).await,
-            None => {
-                let next = self.next_head(HeadState::Held, root, root_hash, parent);
-                self.swap(Head { epoch, ..next }).await
+        match kept::root_of_taker(&self.head, &self.root, epoch, &self.device, base) {
+            Some(kept) => {
+                let (version, root) = self.put_root(kept).await;
+                self.swap(self.taken(epoch, version)?).await?;
+                self.root = root;
+                Ok(())
             }
+            None => self.swap(self.taken(epoch, Version::of(&self.head))?).await,
         }
+    }
+
+    fn taken(&self, epoch: Epoch, version: Version) -> Result<Head, Invalid> {
+        transition::take(&self.head, epoch, version, false, Author::new(&self.device))
     }
 
     pub(super) fn namer(&self) -> &Namer {
@@ -169,114 +177,80 @@ impl Committer {
         // Only the commit that condemns lists these objects. No later version names one: it names new objects, and what its parent names.
         root.condemned.clear();
         change(&mut root);
-        self.commit_root(root).await
+        let (version, root) = self.put_root(root).await;
+        self.swap(transition::commit(&self.head, version, Author::new(&self.device))?).await?;
+        self.root = root;
+        Ok(())
     }
 
-    /// Puts a root that follows the current one, and swaps HEAD to it.
-    async fn commit_root(&mut self, mut root: Root) -> Result<(), PushError> {
+    /// Puts a root that follows the current one.
+    async fn put_root(&self, mut root: Root) -> (Version, Root) {
         let mut backoff = Backoff::new();
-        let (id, root_hash) = loop {
+        loop {
             let id = self.namer.next();
             root.seq = id.seq;
             let name = id.name(ObjectKind::Root);
             let body = Bytes::from(root.seal(self.objects.sealer(), &name));
             if self.put(&name, &body, &mut backoff, &mut || ()).await.is_ok() {
-                break (id, *blake3::hash(&body).as_bytes());
+                let root_hash = *blake3::hash(&body).as_bytes();
+                return (Version { root: id, root_hash, parent: root.parent }, root);
             }
-        };
-        let head = self.next_head(HeadState::Held, id, root_hash, root.parent);
-        self.swap(Head { epoch: root.epoch, ..head }).await?;
-        self.root = root;
-        Ok(())
+        }
     }
 
     /// Says in HEAD that the drive is no longer open.
     pub async fn release(&mut self) -> Result<(), PushError> {
-        let Head { root, root_hash, parent, .. } = self.head;
-        self.swap(self.next_head(HeadState::Released, root, root_hash, parent)).await
+        let next = transition::release(&self.head, Author::new(&self.device))?;
+        self.swap(next).await
     }
 
-    fn next_head(&self, state: HeadState, root: ObjectId, root_hash: [u8; 32], parent: ObjectId) -> Head {
-        Head {
-            drive: self.head.drive,
-            epoch: self.head.epoch,
-            nonce: crate::entropy::u128(),
-            device: self.device.id,
-            device_name: self.device.name.clone(),
-            state,
-            written_ms: now_ms(),
-            root,
-            root_hash,
-            parent,
-            moved_to: Vec::new(),
+    /// Swaps HEAD to `next`, however long the store is away.
+    async fn swap(&mut self, next: Head) -> Result<(), PushError> {
+        let swapped = {
+            let (store, sealer) = (self.objects.store().as_ref(), self.objects.sealer());
+            let bytes = next.encode(sealer).len() as u64;
+            let sending = Sending::begin(&self.publish, &head::name(next.drive), bytes);
+            let mut patience =
+                Patience { committer: self, sending, backoff: Backoff::new(), looking: Backoff::new() };
+            heads::swap(store, sealer, Some((&self.head, &self.etag)), next, &mut patience).await
+        };
+        match swapped {
+            Swap::Applied(head, etag) => {
+                (self.head, self.etag) = (head, etag);
+                self.no_trouble();
+                Ok(())
+            }
+            Swap::Lost(now) => Err(PushError::Fenced(Fence::by(&now))),
+            Swap::Refused(error) | Swap::Unknown(error) => {
+                unreachable!("a pusher tries until it knows, but ended with: {error}")
+            }
         }
     }
 
-    #[allow(unused_mut)]
-    async fn swap(&mut self, mut head: Head) -> Result<(), PushError> {
-        let name = head::name(head.drive);
-        let mut body = Bytes::from(head.encode(self.objects.sealer()));
-        let sending = Sending::begin(&self.publish, &name, body.len() as u64);
+    /// HEAD as it is now, however long the store is away.
+    pub(super) async fn read_head(&self) -> (Head, Etag) {
         let mut backoff = Backoff::new();
         loop {
-            let when = match planted::has(Bug::UnconditionalHead) {
-                false => When::Matches(self.etag.clone()),
-                true => When::Always,
-            };
-            let error = match self.objects.store().put(&name, body.clone(), when).await {
-                Ok(etag) => {
-                    (self.head, self.etag) = (head, etag);
-                    self.no_trouble();
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            // A store that asks for patience is not asked at once whether the swap was applied.
-            let has_waited = is_busy(&error);
-            if has_waited {
-                self.wait_for(&sending, &mut backoff, &error).await;
-            }
-            let (now, etag) = self.read_head(&name).await;
-            if planted::has(Bug::RetriedCommitTakenForLost) {
-                head.nonce = crate::entropy::u128();
-                body = Bytes::from(head.encode(self.objects.sealer()));
-            }
-            match fence::judge(&now, &self.head, &head) {
-                Swap::Applied => {
-                    (self.head, self.etag) = (head, etag);
-                    self.no_trouble();
-                    return Ok(());
-                }
-                Swap::NotApplied => self.etag = etag,
-                Swap::Fenced(fence) => return Err(PushError::Fenced(fence)),
-            }
-            if !has_waited {
-                self.wait_for(&sending, &mut backoff, &error).await;
+            let (store, sealer) = (self.objects.store().as_ref(), self.objects.sealer());
+            match heads::read(store, sealer, self.head.drive).await {
+                Ok(found) => return found,
+                Err(error) => self.wait_to_look(&mut backoff, &heads::as_store_error(error)).await,
             }
         }
     }
 
-    pub(super) async fn read_head(&self, name: &str) -> (Head, Etag) {
-        let mut backoff = Backoff::new();
-        loop {
-            let error = match self.objects.store().get(name, None).await {
-                Ok(fetched) => match Head::decode(self.objects.sealer(), &fetched.bytes) {
-                    Ok(head) => return (head, fetched.etag),
-                    Err(error) => StoreError::Damaged { name: name.to_owned(), reason: error.to_string() },
-                },
-                Err(error @ StoreError::NotFound { .. }) => match self.find_family().await {
-                    Ok(true) => error,
-                    Ok(false) => {
-                        let delay = self.tell(&mut backoff, (EMPTIED, false), None);
-                        self.sleep(delay).await;
-                        continue;
-                    }
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            };
-            self.wait(&mut backoff, &error).await;
-        }
+    /// Waits until HEAD, which could not be read, is to be read again.
+    async fn wait_to_look(&self, backoff: &mut Backoff, error: &StoreError) {
+        let found = match error {
+            StoreError::NotFound { .. } => self.find_family().await,
+            _ => Ok(true),
+        };
+        let delay = match &found {
+            Ok(true) => self.trouble(backoff, error),
+            Ok(false) => self.tell(backoff, (EMPTIED, false), None),
+            Err(error) => self.trouble(backoff, error),
+        };
+        self.sleep(delay).await;
     }
 
     /// Whether the family is there. If it is gone as well, somebody has emptied the store.
@@ -337,7 +311,24 @@ fn is_busy(error: &StoreError) -> bool {
     matches!(error, StoreError::Busy { .. })
 }
 
-/// Unix time in ms. It is shown to people, and nothing depends on it.
-pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis() as u64)
+/// A pusher's patience: it has no end, and people see what it waits for.
+struct Patience<'a> {
+    committer: &'a Committer,
+    sending: Sending,
+    backoff: Backoff,
+    looking: Backoff,
+}
+
+#[async_trait]
+impl Retry for Patience<'_> {
+    async fn wait(&mut self, error: &StoreError) -> bool {
+        self.looking = Backoff::new();
+        self.committer.wait_for(&self.sending, &mut self.backoff, error).await;
+        true
+    }
+
+    async fn wait_to_look(&mut self, error: &StoreError) -> bool {
+        self.committer.wait_to_look(&mut self.looking, error).await;
+        true
+    }
 }

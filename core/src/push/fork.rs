@@ -8,11 +8,11 @@ use crate::fence::Fence;
 use crate::fork::{self, Branch, ForkError};
 use crate::format::head::Head;
 use crate::format::root::Root;
+use crate::local::{Base, Fork};
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::retry::Backoff;
 use crate::store::Etag;
-use crate::volume::{Base, Fork};
 
 impl Task {
     /// If a result says "fenced", makes a fork and says "forked".

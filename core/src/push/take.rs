@@ -8,13 +8,14 @@ use super::PushError;
 use super::requests::Queue;
 use super::task::{Task, unless_forked};
 use crate::fence::{Fence, Relation};
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::{Head, HeadState};
 use crate::format::root::Root;
+use crate::local::Base;
 use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
+use crate::replica::{self, ReplicaError};
 use crate::retry::Backoff;
 use crate::store::Etag;
-use crate::volume::Base;
 
 /// Takes the drive, however long the store is away. Requests wait meanwhile. Returns `None` once the drive is closed.
 pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(), PushError>> {
@@ -42,8 +43,13 @@ impl Task {
     }
 
     async fn try_take(&mut self) -> Result<(), PushError> {
+        let mut backoff = Backoff::new();
         let map = loop {
-            let (now, etag) = self.find_head().await;
+            let (now, etag) = self.committer.read_head().await;
+            if now.is_provisional() {
+                self.finish_promotion((now, etag), &mut backoff).await?;
+                continue;
+            }
             let (root, map) = self.read_version(&now).await?;
             if let Some(own) = root.lineage.iter().find(|lineage| lineage.journal == self.journal.uuid()) {
                 (self.committed, self.committed_crc) = (own.cut, own.crc);
@@ -68,8 +74,18 @@ impl Task {
         Ok(())
     }
 
-    async fn find_head(&self) -> (Head, Etag) {
-        self.committer.read_head(&head::name(self.committer.head().drive)).await
+    /// Finishes a promotion of the store that was cut off, or waits. Then HEAD is to be read again.
+    async fn finish_promotion(&self, primary: (Head, Etag), backoff: &mut Backoff) -> Result<(), PushError> {
+        let (objects, device) = (self.committer.objects(), self.committer.device());
+        let error = match replica::finish_interrupted(objects, primary, device).await {
+            Err(ReplicaError::Unsure(error)) => error,
+            Err(ReplicaError::Read(ReadError::Store(error))) if error.is_transient() => error,
+            Err(ReplicaError::Read(error)) => return Err(error.into()),
+            // Done, or another device was faster.
+            Ok(_) | Err(_) => return Ok(()),
+        };
+        self.committer.wait(backoff, &error).await;
+        Ok(())
     }
 
     /// The version that HEAD names and its map, however long the store is away; `Fenced` if this device may not continue
@@ -80,8 +96,7 @@ impl Task {
             let found = match self.found(now).await {
                 Ok(Some(root)) => self.open_map(&root).await.map(|map| (root, map)),
                 Ok(None) => {
-                    let (device_name, removed) = (now.device_name.clone(), now.state == HeadState::Removed);
-                    return Err(PushError::Fenced(Fence { device_name, epoch: now.epoch, removed }));
+                    return Err(PushError::Fenced(Fence::by(now)));
                 }
                 Err(error) => Err(error),
             };

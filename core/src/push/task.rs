@@ -1,6 +1,6 @@
 //! The push task: one batch after another.
 
-use super::commit::{Committer, now_ms};
+use super::commit::Committer;
 use super::interrupt::Interrupted;
 use super::lanes::Lanes;
 use super::pack::{Batch, Packed};
@@ -8,13 +8,14 @@ use super::pause::Pause;
 use super::policy::{self, Decision, Facts};
 use super::requests::{Asked, Queue, Request};
 use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
+use crate::clock::now_ms;
 use crate::drive;
 use crate::fence;
-use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
-use crate::format::root::{BoxRef, Lineage, Root, Snapshot, TailSegment};
+use crate::format::root::{BoxRef, Lineage, Snapshot, TailSegment};
 use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
+use crate::heads::kept;
 use crate::journal::Journal;
 use crate::map::Map;
 use crate::retry::{self, Backoff};
@@ -512,7 +513,7 @@ impl Task {
     }
 
     async fn snapshot(&mut self, label: String, queue: &mut Queue) -> Result<Snapshot, PushError> {
-        if fork::is_reserved(&label) {
+        if kept::is_reserved(&label) {
             return Err(LabelError::Reserved(label).into());
         }
         if self.committer.root().snapshots.iter().any(|snapshot| snapshot.label == label) {
@@ -582,11 +583,4 @@ fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
 /// A drive that became a fork continues.
 pub(super) fn unless_forked(error: PushError) -> Result<(), PushError> {
     if let PushError::Forked(_) = error { Ok(()) } else { Err(error) }
-}
-
-/// The versions that a version keeps (its parent and its snapshots), with their hashes if known.
-pub(crate) fn kept_roots(root: &Root) -> Vec<(ObjectId, Option<[u8; 32]>)> {
-    let snapshots = root.snapshots.iter().map(|snapshot| (snapshot.root, Some(snapshot.root_hash)));
-    let parent = (root.parent != ObjectId::NONE).then_some((root.parent, None));
-    snapshots.chain(parent).collect()
 }

@@ -4,7 +4,7 @@
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{BoxRef, Root};
 use crate::map::{Objects, ReadError};
-use crate::push::kept_roots;
+use crate::reach::kept_roots;
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 

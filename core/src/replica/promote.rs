@@ -2,18 +2,19 @@
 //!
 //! The device that updates the replica may not know of a promotion: it may still reach the former store and continue. It puts the record of
 //! a version, then looks whether the replica has a HEAD, and only then deletes what that version does not need; older versions may need it.
-//! A promotion puts HEAD first, and then lists the records again. So there are two cases. The device's look finds the HEAD: nothing is
-//! deleted. Or HEAD was put after that look: then the record from before the look is in the listing, and HEAD continues to its version. If
-//! a promotion is cut off in between, the next try does the rest, unless another device has committed there by then: it is too late then.
+//! A promotion puts a *provisional* HEAD first, and then lists the records again. So there are two cases. The device's look finds the HEAD:
+//! nothing is deleted. Or HEAD was put after that look: then the record from before the look is in the listing, and HEAD continues to its
+//! version. Only then does an ordinary HEAD follow the provisional one. If a promotion is cut off in between, the next try does the rest,
+//! or the next opening by any device. Until then nothing else may follow, so nobody commits to a version that is not the newest one.
 
+use super::plan::{contains, order};
 use super::record;
 use crate::drive::{self, DriveError};
-use crate::fork;
 use crate::format::family::{Family, Mode};
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::{Head, HeadState};
 use crate::format::id::ObjectId;
+use crate::heads::{self, Author, Device, Once, Swap, Version, kept, transition};
 use crate::map::{self, Objects, ReadError};
-use crate::push::{Device, now_ms};
 use crate::seal::Sealer;
 use crate::store::connect::with_heads;
 use crate::store::{Etag, Store, StoreError, When};
@@ -122,15 +123,11 @@ async fn head_there(
     replica: &dyn Store,
     sealer: &Sealer,
     drive: Uuid,
-) -> Result<Option<(Head, Etag)>, ReplicaError> {
-    let name = head::name(drive);
-    match replica.get(&name, None).await {
-        Ok(found) => match Head::decode(sealer, &found.bytes) {
-            Ok(head) => Ok(Some((head, found.etag))),
-            Err(error) => Err(ReadError::Format { name, error }.into()),
-        },
-        Err(StoreError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+) -> Result<Option<(Head, Etag)>, ReadError> {
+    match heads::read(replica, sealer, drive).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -195,10 +192,6 @@ fn choose(newest: Head, there: &Head, sealer: &Sealer, accepts_loss: bool) -> Re
     }
 }
 
-fn order(version: ObjectId) -> (Epoch, u64) {
-    (version.epoch, version.seq)
-}
-
 /// How a replica is to become the primary.
 #[derive(Clone, Copy, Debug)]
 pub struct Promotion {
@@ -214,14 +207,14 @@ pub struct Promotion {
 /// A replica that has become the primary.
 #[derive(Clone, Debug)]
 pub struct Promoted {
-    /// Its HEAD. No device holds it.
+    /// Its HEAD.
     pub head: Head,
-    /// The former primary's HEAD of the version with which the replica begins.
-    pub with: Head,
+    /// The version with which the replica begins, as the former primary named it.
+    pub with: ObjectId,
 }
 
 /// Makes the replica's newest version its HEAD, held by no device, in an epoch above all known ones. `replica` is the store with HEADs by
-/// the mode of its family there.
+/// the mode of its family there. Continues a promotion that was cut off.
 pub async fn promote(
     replica: &Objects,
     drive: Uuid,
@@ -232,55 +225,100 @@ pub async fn promote(
     let newest = newest(store, sealer, drive).await?;
     let before = head_there(store, sealer, drive).await?;
     let newest = match &before {
-        Some((head, etag)) if head.state.is_here() => {
-            if let Some(with) = not_gone_on_from(replica, head).await.map_err(unsure)? {
-                go_on(replica, (head.clone(), etag.clone()), with, promotion, device).await?;
-            }
+        Some((head, _)) if head.state.is_here() && !head.is_provisional() => {
             return Err(ReplicaError::Already);
+        }
+        Some((head, _)) if head.is_provisional() => {
+            let primary = before.expect("it was just matched");
+            return finish(replica, primary, promotion, device).await.map_err(now_unsure);
         }
         // A store from which the drive was retired is no longer a primary.
         Some((head, _)) => choose(newest, head, sealer, promotion.accepts_loss)?,
         None => newest,
     };
     let primary = put_head(replica, &newest, before, promotion, device).await?;
-    let (head, later) = go_on(replica, primary, newest.root, promotion, device).await?;
-    Ok(Promoted { head, with: later.unwrap_or(newest) })
+    finish(replica, primary, promotion, device).await.map_err(now_unsure)
 }
 
-/// The version with which a primary began, if no device has it open and none has committed since.
-async fn not_gone_on_from(replica: &Objects, head: &Head) -> Result<Option<ObjectId>, ReadError> {
-    if head.state != HeadState::Released {
-        return Ok(None);
-    }
-    if head.root.epoch < head.epoch {
-        return Ok(Some(head.root));
-    }
-    let root = replica.root(head.root, Some(head.root_hash)).await?;
-    Ok(Some(head.parent).filter(|_| fork::is_kept_copy(&root)))
-}
-
-/// Moves HEAD from the version `with`, of which `primary` was just made, to a later one whose record is there by now. Returns the final
-/// HEAD, and the record's if it is a later one.
+/// The HEAD of a replica that has become the primary, and the newest version of the former primary that it is known to contain: `NONE` if
+/// nothing is known.
 ///
-/// The replica is the primary already, so the next try has to repeat whatever fails here.
+/// Another device may have ended the promotion, and written since. A record may have come too late for that.
+pub async fn promoted_with(replica: &Objects, drive: Uuid) -> Result<Promoted, ReplicaError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    let (head, _, root) = match drive::current(replica, drive).await {
+        Ok(current) => current,
+        Err(DriveError::Read(error)) => return Err(error.into()),
+        Err(gone) => return Err(ReplicaError::Left(gone)),
+    };
+    for name in record::names(store, drive).await?.iter().rev() {
+        let version = match read(store, sealer, name).await {
+            Ok(record) => record,
+            Err(error) if error.is_transient() => return Err(error.into()),
+            // It was tidied away, or says nothing.
+            Err(_) => continue,
+        };
+        if head.root == version.root {
+            return Ok(Promoted { head, with: version.root });
+        }
+        match replica.root(version.root, Some(version.root_hash)).await {
+            Ok(other) if contains(&root, &other) => {
+                return Ok(Promoted { head, with: version.root });
+            }
+            Err(error) if error.is_transient() => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(Promoted { head, with: ObjectId::NONE })
+}
+
+/// Ends a promotion that was cut off, for a device that opens the drive. It does not know whether another device has the drive in the former
+/// store, so the version that such a device continues is kept.
+pub(crate) async fn finish_interrupted(
+    replica: &Objects,
+    primary: (Head, Etag),
+    device: &Device,
+) -> Result<(Head, Etag), ReplicaError> {
+    let promotion = Promotion { above: primary.0.epoch, is_away: true, accepts_loss: false };
+    go_on(replica, primary, promotion, device).await.map(|(primary, _)| primary)
+}
+
+/// Moves HEAD from the version with which a promotion has begun to the newest one whose record is there by now, and ends the promotion.
+///
+/// As long as HEAD is provisional, nobody else does anything else with it. So whatever is cut off here, the next promotion or the next
+/// opening does the rest.
+async fn finish(
+    replica: &Objects,
+    primary: (Head, Etag),
+    promotion: Promotion,
+    device: &Device,
+) -> Result<Promoted, ReplicaError> {
+    let ((head, _), with) = go_on(replica, primary, promotion, device).await?;
+    Ok(Promoted { head, with })
+}
+
 async fn go_on(
     replica: &Objects,
     mut primary: (Head, Etag),
-    mut with: ObjectId,
     promotion: Promotion,
     device: &Device,
-) -> Result<(Head, Option<Head>), ReplicaError> {
-    let mut last = None;
-    while let Some(later) = later_than(replica, primary.0.drive, with).await.map_err(unsure)? {
-        let put = put_head(replica, &later, Some(primary), promotion, device).await;
-        primary = put.map_err(|error| match error {
-            ReplicaError::Read(error) => unsure(error),
-            error => error,
-        })?;
+) -> Result<((Head, Etag), ObjectId), ReplicaError> {
+    let mut with = begun_with(&primary.0);
+    while let Some(later) = later_than(replica, primary.0.drive, with).await? {
         with = later.root;
-        last = Some(later);
+        primary = put_head(replica, &later, Some(primary), promotion, device).await?;
     }
-    Ok((primary.0, last))
+    let next = transition::finish(&primary.0, Author::new(device)).map_err(|_| ReplicaError::Already)?;
+    Ok((swap(replica, Some(&primary), next).await?, with))
+}
+
+/// The version with which a promotion that is not finished has begun. HEAD names that version itself, or a copy that was made in the same
+/// epoch.
+fn begun_with(provisional: &Head) -> ObjectId {
+    match provisional.root.epoch < provisional.epoch {
+        true => provisional.root,
+        false => provisional.parent,
+    }
 }
 
 /// The newest version in the replica that is later than the version `than`. A record that cannot be read does not count: the device that
@@ -301,14 +339,15 @@ async fn later_than(replica: &Objects, drive: Uuid, than: ObjectId) -> Result<Op
     Ok(None)
 }
 
-fn unsure(error: ReadError) -> ReplicaError {
-    ReplicaError::Unsure(match error {
-        ReadError::Store(error) => error,
-        ReadError::Format { name, error } => StoreError::Damaged { name, reason: error.to_string() },
-    })
+/// After the first HEAD was put, the replica is the primary: the next try has to repeat whatever fails.
+fn now_unsure(error: ReplicaError) -> ReplicaError {
+    match error {
+        ReplicaError::Read(error) => ReplicaError::Unsure(heads::as_store_error(error)),
+        error => error,
+    }
 }
 
-/// Puts a HEAD over the HEAD `before`. It makes the version of the record `newest` the current one.
+/// Puts a HEAD over the HEAD `before`. It makes the version of the record `newest` the current one, until the promotion ends.
 async fn put_head(
     replica: &Objects,
     newest: &Head,
@@ -316,55 +355,38 @@ async fn put_head(
     promotion: Promotion,
     device: &Device,
 ) -> Result<(Head, Etag), ReplicaError> {
-    let store = replica.store().as_ref();
     // The version is what its record says, and can be read.
     let version = replica.root(newest.root, Some(newest.root_hash)).await?;
-    let known = before.as_ref().map_or(Epoch(0), |(head, _)| head.epoch);
-    let epoch = Epoch(known.max(newest.epoch).max(promotion.above).0 + 1);
+    let epoch = transition::promoted_epoch(before.as_ref().map(|(head, _)| head), newest, promotion.above);
     let may_depose = promotion.is_away && newest.state == HeadState::Held && newest.device != device.id;
-    let kept = may_depose.then(|| fork::root_of_taker(newest, &version, epoch, device, None)).flatten();
-    let (root, root_hash, parent) = match kept {
-        Some(kept) => {
-            let (id, hash) = drive::put_root(store, replica.sealer(), &kept).await?;
-            (id, hash, newest.root)
-        }
-        None => (newest.root, newest.root_hash, newest.parent),
+    let kept = may_depose.then(|| kept::root_of_taker(newest, &version, epoch, device, None)).flatten();
+    let version = match kept {
+        Some(kept) => heads::put_root(replica.store().as_ref(), replica.sealer(), &kept).await?,
+        None => Version::of(newest),
     };
-    let head = Head {
-        epoch,
-        root,
-        root_hash,
-        parent,
-        nonce: crate::entropy::u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state: HeadState::Released,
-        written_ms: now_ms(),
-        moved_to: Vec::new(),
-        ..newest.clone()
-    };
-    let name = head::name(newest.drive);
-    let version_of = |head: &Head| (head.epoch, head.nonce);
-    let old = before.as_ref().map(|(head, _)| version_of(head));
-    let when = before.map_or(When::Absent, |(_, etag)| When::Matches(etag));
-    let encoded = Bytes::from(head.encode(replica.sealer()));
-    let error = match store.put(&name, encoded.clone(), when).await {
-        Ok(etag) => return Ok((head, etag)),
-        Err(error) => error,
-    };
-    match store.get(&name, None).await {
-        // The answer was lost.
-        Ok(found) if found.bytes == encoded => Ok((head, found.etag)),
-        // Another HEAD is there now, so the put cannot be applied later. The same HEAD under another etag is no proof: on a store without
-        // compare-and-swap a device that came too late may have passed it on to a turn below ours.
-        Ok(found) if old.is_none() || head::peek(&found.bytes) != old => {
-            match Head::decode(replica.sealer(), &found.bytes) {
-                Ok(head) if !head.state.is_here() => Err(error.into()),
-                Ok(_) | Err(_) => Err(ReplicaError::Already),
-            }
-        }
-        Ok(_) | Err(StoreError::NotFound { .. }) if error.was_refused() => Err(error.into()),
-        Ok(_) | Err(_) => Err(ReplicaError::Unsure(error)),
+    let known = before.as_ref().map(|(head, _)| head);
+    let next = transition::promote(known, newest, (epoch, version), Author::new(device));
+    let next = next.map_err(|_| ReplicaError::Already)?;
+    swap(replica, before.as_ref(), next).await
+}
+
+async fn swap(
+    replica: &Objects,
+    before: Option<&(Head, Etag)>,
+    next: Head,
+) -> Result<(Head, Etag), ReplicaError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    let before = before.map(|(head, etag)| (head, etag));
+    match heads::swap(store, sealer, before, next, &mut Once).await {
+        Swap::Applied(head, etag) => Ok((head, etag)),
+        Swap::Lost(now) => match drive::check_here(&now, sealer) {
+            Ok(()) => Err(ReplicaError::Already),
+            Err(gone) => Err(ReplicaError::Left(gone)),
+        },
+        // On a store without compare-and-swap, the same HEAD in another turn is no proof: a device that came too late may have passed it on
+        // to a turn below ours.
+        Swap::Unknown(error) => Err(ReplicaError::Unsure(error)),
+        Swap::Refused(error) => Err(error.into()),
     }
 }
 

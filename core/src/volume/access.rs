@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use crate::format::head::Head;
 use crate::format::id::ObjectId;
+use crate::heads::transition::Invalid;
 use crate::journal::JournalError;
 use crate::map::{PageCache, ReadError};
 use crate::seal::Sealer;
@@ -153,6 +154,9 @@ pub enum OpenError {
     /// contains all that this device has uploaded.
     #[error("a copy of this computer's files has written to the drive")]
     CopyWrote,
+    /// HEAD allows no such change.
+    #[error(transparent)]
+    Head(#[from] Invalid),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,6 +1,7 @@
 //! Taking a drive.
 //!
-//! 1. HEAD and its root are read. A drive that another device holds is refused before anything is changed.
+//! 1. HEAD and its root are read. A drive that another device holds is refused before anything is changed. If HEAD shows that the store was
+//!    made the primary, and that this was cut off, the promotion is finished first (`replica/promote.rs`).
 //! 2. The journal is opened. The root's lineage shows which of its records are in the store. If no other device has written since, later
 //!    records continue the history. Otherwise they are a fork: the opening is refused, with the records untouched, until [`fork`] has
 //!    written down that they are one. From then on the fork is opened here (`fork.rs`).
@@ -10,7 +11,7 @@
 //!    store still has it. Otherwise the opening is refused, and people decide.
 //! 3. HEAD is swapped to the next epoch, over the very HEAD that was judged. From here on every earlier writer is fenced, and the root that
 //!    was read is the current version. If another device may have changes on top of that version, the swap names a new root with the same
-//!    content, which keeps the version as a snapshot (`fork/kept.rs`). If the device that is to be fenced commits in between, HEAD alone is
+//!    content, which keeps the version as a snapshot (`heads/kept.rs`). If the device that is to be fenced commits in between, HEAD alone is
 //!    swapped first, with whatever version is current then, and the opening begins again.
 //! 4. Blocks of the cache that are not those of this version are made invalid, durably, *before* the new base is remembered. After a crash
 //!    in between, the next opening makes the same blocks invalid again.
@@ -28,17 +29,16 @@ use super::take::{begin_fork, give_back, seize, swap_epoch};
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
-use crate::drive::put_root;
 use crate::fork;
-use crate::format::FormatError;
-use crate::format::head::{self, Head, HeadState};
+use crate::format::head::{Head, HeadState};
 use crate::format::id::ObjectId;
+use crate::heads::{self, Device, Version, kept};
 use crate::journal::Journal;
-use crate::map::{self, Map, Objects, ReadError};
+use crate::map::{Map, Objects};
 use crate::planted::{self, Bug};
-use crate::push::{Device, Parts, Pusher};
+use crate::push::{Parts, Pusher};
+use crate::replica::{self, ReplicaError};
 use crate::seal::Sealer;
-use crate::store::{Etag, Store, StoreError};
 use crate::units::{Epoch, Lsn};
 use std::io;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub async fn open_pinned(
                 match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                     Taken::Open(volume) => return Ok(volume),
                     Taken::Outrun(held) => {
-                        seize(&*env.store, objects.sealer(), &held, &device).await?;
+                        seize(&objects, &held, &device).await?;
                         // Now this device has it, or one that no one has agreed to fence.
                         over = Over::Nobody;
                     }
@@ -183,12 +183,22 @@ async fn take(
             (head, None, Some(root))
         }
         How::Now { .. } => {
-            let found = read_head(&*env.store, objects.sealer(), drive).await;
+            let found = heads::read(&*env.store, objects.sealer(), drive).await;
             let (head, etag) = match (found, &fork, &local) {
-                (Err(OpenError::Store(StoreError::NotFound { .. })), Some(fork), Some(local)) => {
+                (Err(error), Some(fork), Some(local)) if error.is_missing() => {
                     begin_fork(env, objects, fork, local, device, limits).await?
                 }
                 (found, _, _) => found?,
+            };
+            let (head, etag) = match head.is_provisional() {
+                true => match replica::finish_interrupted(objects, (head, etag), device).await {
+                    Ok(finished) => finished,
+                    Err(ReplicaError::Read(error)) => return Err(error.into()),
+                    Err(ReplicaError::Unsure(error)) => return Err(error.into()),
+                    // Another device was faster.
+                    Err(_) => return Ok(Taken::Changed(fork::raced().into())),
+                },
+                false => (head, etag),
             };
             (head, Some(etag), None)
         }
@@ -229,16 +239,14 @@ async fn take(
             let taking = async {
                 let kept = match begun || planted::has(Bug::DeposedVersionIsGarbage) {
                     true => None,
-                    false => fork::root_of_taker(&before, &root, epoch, device, base.as_ref()),
+                    false => kept::root_of_taker(&before, &root, epoch, device, base.as_ref()),
                 };
-                let named = match &kept {
-                    Some(kept) => {
-                        let (id, hash) = put_root(&*env.store, objects.sealer(), kept).await?;
-                        (id, hash, before.root)
-                    }
-                    None => (before.root, before.root_hash, before.parent),
+                let version = match &kept {
+                    Some(kept) => heads::put_root(&*env.store, objects.sealer(), kept).await?,
+                    None => Version::of(&before),
                 };
-                let taken = swap_epoch(&*env.store, objects.sealer(), &before, etag, epoch, named, device);
+                let next = (epoch, version);
+                let taken = swap_epoch(objects, (&before, &etag), next, over_others, device);
                 Ok((kept, taken.await?))
             };
             let (taken, maps) = tokio::join!(taking, reconcile::maps(objects, &root, remembered, foreign));
@@ -254,7 +262,7 @@ async fn take(
             let (map, differing) = match maps {
                 Ok(maps) => maps,
                 Err(error) => {
-                    give_back(&*env.store, objects.sealer(), &before, &head, etag).await;
+                    give_back(objects, &before, (&head, &etag), device).await;
                     return Err(error);
                 }
             };
@@ -333,23 +341,6 @@ fn seen_last(
     let is_last =
         |seen: &Seen| local.zip(base).is_some_and(|(local, base)| base.is_in(&seen.root, local.journal));
     Ok(seen.filter(|seen| is_own(seen) && is_usual(seen) && is_last(seen)))
-}
-
-/// Reads HEAD.
-pub(crate) async fn read_head(
-    store: &dyn Store,
-    sealer: &Sealer,
-    drive: Uuid,
-) -> Result<(Head, Etag), OpenError> {
-    let decode = |bytes: &[u8]| match Head::decode(sealer, bytes)? {
-        head if head.drive == drive => Ok(head),
-        _ => Err(FormatError::Invalid("it is another drive's HEAD")),
-    };
-    match map::read(store, &head::name(drive), None, decode).await {
-        Ok((head, fetched)) => Ok((head, fetched.etag)),
-        Err(ReadError::Store(error)) => Err(error.into()),
-        Err(damaged) => Err(damaged.into()),
-    }
 }
 
 /// Refuses a drive that is no longer in this store. If it has moved, the changes that only this device has become a fork here.

@@ -2,23 +2,19 @@
 
 use super::access::{Environment, OpenError};
 use super::assemble::capacity;
-use super::open::read_head;
 use super::{Fork, Local, VolumeLimits};
-use crate::fence::{self, Swap};
 use crate::fork::{self, Branch, ForkError};
-use crate::format::head::{self, Head, HeadState};
-use crate::format::id::ObjectId;
+use crate::format::head::Head;
+use crate::heads::{self, Author, Device, Once, Retry, Swap, Version, transition};
 use crate::journal::Journal;
 use crate::map::Objects;
-use crate::push::{Device, now_ms};
-use crate::retry::Backoff;
-use crate::seal::Sealer;
-use crate::store::{Etag, Store, StoreError, When};
+use crate::retry::{self, Backoff};
+use crate::store::{Etag, StoreError};
 use crate::units::{Epoch, Lsn};
-use bytes::Bytes;
+use async_trait::async_trait;
 use std::time::Duration;
 
-/// Tries of a swap whose answer is lost. After these the opening fails, and the next one finds out whether the swap was applied.
+/// How often an opening waits before it tries its swap again, or looks at its outcome again.
 const SWAP_TRIES: u32 = 5;
 
 /// How long to wait for the store when an opening gives a drive back.
@@ -51,73 +47,67 @@ pub(super) async fn begin_fork(
     }
 }
 
-/// A root as HEAD names it: its id, BLAKE3 of its object, and its parent.
-type Named = (ObjectId, [u8; 32], ObjectId);
-
-/// Swaps HEAD to the next epoch, held by `device`, over the very HEAD `before`.
+/// Swaps HEAD to the next epoch, held by `device`, over the very HEAD `before`. Its device may be fenced if it is another one and the caller
+/// has found that it may (`over_others`).
 pub(super) async fn swap_epoch(
-    store: &dyn Store,
-    sealer: &Sealer,
-    before: &Head,
-    mut etag: Etag,
-    epoch: Epoch,
-    (root, root_hash, parent): Named,
+    objects: &Objects,
+    (before, etag): (&Head, &Etag),
+    (epoch, version): (Epoch, Version),
+    over_others: bool,
     device: &Device,
 ) -> Result<(Head, Etag), OpenError> {
-    let head = Head {
-        epoch,
-        root,
-        root_hash,
-        parent,
-        nonce: crate::entropy::u128(),
-        device: device.id,
-        device_name: device.name.clone(),
-        state: HeadState::Held,
-        written_ms: now_ms(),
-        ..before.clone()
-    };
-    let name = head::name(before.drive);
-    let body = Bytes::from(head.encode(sealer));
-    let mut backoff = Backoff::new();
-    loop {
-        let error = match store.put(&name, body.clone(), When::Matches(etag.clone())).await {
-            Ok(etag) => return Ok((head, etag)),
-            Err(error) => error,
-        };
-        // HEAD is read after a refusal in any case: it may be another device's by now.
-        let is_last = backoff.tries() == SWAP_TRIES;
-        if is_last && !matches!(error, StoreError::Precondition { .. }) {
-            return Err(error.into());
-        }
-        tokio::time::sleep(backoff.next(crate::retry::hint_of(&error))).await;
-        let (now, current) = read_head(store, sealer, before.drive).await?;
-        match fence::judge(&now, before, &head) {
-            Swap::Applied => return Ok((head, current)),
-            Swap::NotApplied if is_last => {
-                let reason = "it refuses to change HEAD, which nobody else has changed".to_owned();
-                return Err(StoreError::Busy { reason, retry_after: None }.into());
-            }
-            Swap::NotApplied => etag = current,
-            Swap::Fenced(_) => return Err(OpenError::held_by(&now)),
-        }
+    let next = transition::take(before, epoch, version, over_others, Author::new(device))?;
+    let (store, sealer) = (objects.store().as_ref(), objects.sealer());
+    match heads::swap(store, sealer, Some((before, etag)), next, &mut Opening(Backoff::new())).await {
+        Swap::Applied(head, etag) => Ok((head, etag)),
+        Swap::Lost(now) => Err(OpenError::held_by(&now)),
+        Swap::Refused(error) | Swap::Unknown(error) => Err(error.into()),
     }
 }
 
-/// Gives a drive back that no device held, after an opening took it and then failed. HEAD names the device again that had released the
-/// drive, so the next device that takes it keeps that device's version. The epoch stays, so that anything that this opening still has in
-/// flight is fenced. This is a courtesy to others and tried once: this device can take what it holds.
-pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head, taken: &Head, etag: Etag) {
-    if before.state != HeadState::Released {
-        return;
+/// An opening's patience. If it ends without an answer, the next opening finds out whether the swap was applied.
+struct Opening(Backoff);
+
+impl Opening {
+    async fn waits(&mut self, error: &StoreError) -> bool {
+        if self.0.tries() == SWAP_TRIES {
+            return false;
+        }
+        tokio::time::sleep(self.0.next(retry::hint_of(error))).await;
+        true
     }
-    let nonce = crate::entropy::u128();
-    let (device, device_name) = (before.device, before.device_name.clone());
-    let head = Head { state: HeadState::Released, device, device_name, nonce, ..taken.clone() };
-    let name = head::name(taken.drive);
-    let put = store.put(&name, Bytes::from(head.encode(sealer)), When::Matches(etag));
-    match tokio::time::timeout(GIVE_BACK_PATIENCE, put).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "a drive that could not be opened stays taken"),
+}
+
+#[async_trait]
+impl Retry for Opening {
+    async fn wait(&mut self, error: &StoreError) -> bool {
+        self.waits(error).await
+    }
+
+    async fn wait_to_look(&mut self, error: &StoreError) -> bool {
+        error.is_transient() && self.waits(error).await
+    }
+}
+
+/// Gives a drive back that no device held, after an opening took it and then failed. This is a courtesy to others and tried once: this
+/// device can take what it holds.
+pub(super) async fn give_back(
+    objects: &Objects,
+    before: &Head,
+    (taken, etag): (&Head, &Etag),
+    device: &Device,
+) {
+    // Another device had the drive open.
+    let Ok(next) = transition::give_back(before, taken, Author::new(device)) else { return };
+    let (store, sealer) = (objects.store().as_ref(), objects.sealer());
+    let mut once = Once;
+    let swap = heads::swap(store, sealer, Some((taken, etag)), next, &mut once);
+    match tokio::time::timeout(GIVE_BACK_PATIENCE, swap).await {
+        // If another device was faster, it has the drive now.
+        Ok(Swap::Applied(..) | Swap::Lost(_)) => {}
+        Ok(Swap::Refused(error) | Swap::Unknown(error)) => {
+            tracing::warn!(%error, "a drive that could not be opened stays taken");
+        }
         Err(_) => tracing::warn!("a drive that could not be opened stays taken: the store does not answer"),
     }
 }
@@ -125,20 +115,15 @@ pub(super) async fn give_back(store: &dyn Store, sealer: &Sealer, before: &Head,
 /// Takes the drive from the device that `held` names, with the version that is current by now. That device commits all the time, and has
 /// been faster than openings that read the version first. Only HEAD changes. It says that the drive is held, in an epoch that no device
 /// remembers. So the next opening, by any device, keeps that version for the fenced one.
-pub(super) async fn seize(
-    store: &dyn Store,
-    sealer: &Sealer,
-    held: &Head,
-    device: &Device,
-) -> Result<(), OpenError> {
+pub(super) async fn seize(objects: &Objects, held: &Head, device: &Device) -> Result<(), OpenError> {
     let is_still = |device, epoch| (device, epoch) == (held.device, held.epoch);
     for _ in 0..SEIZE_TRIES {
-        let (now, etag) = read_head(store, sealer, held.drive).await?;
+        let (now, etag) = heads::read(objects.store().as_ref(), objects.sealer(), held.drive).await?;
         if !is_still(now.device, now.epoch) || !now.state.is_here() {
             break;
         }
-        let named = (now.root, now.root_hash, now.parent);
-        match swap_epoch(store, sealer, &now, etag, Epoch(held.epoch.0 + 1), named, device).await {
+        let next = (Epoch(held.epoch.0 + 1), Version::of(&now));
+        match swap_epoch(objects, (&now, &etag), next, true, device).await {
             Err(OpenError::Held { device, epoch, .. }) if is_still(device, epoch) => {}
             taken => return taken.map(drop),
         }

@@ -10,6 +10,7 @@ mod faults;
 mod fixtures;
 mod forks;
 mod formats;
+mod heads;
 mod immutable;
 mod journal;
 mod liar;

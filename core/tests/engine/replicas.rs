@@ -1070,7 +1070,7 @@ fn promotes_a_former_store_only_with_consent() {
         // With consent it gets the last version that was there, complete. Much of the first version there has been deleted since.
         let promoted = promote(true).await.unwrap();
         assert_eq!(replica::newest(&second, &first.sealer, first.drive).await.unwrap().root.epoch, Epoch(1));
-        assert!(promoted.with.root.epoch > Epoch(1), "{promoted:?}");
+        assert!(promoted.with.epoch > Epoch(1), "{promoted:?}");
         assert!(contents(&first, &second).await[..64].iter().all(|byte| *byte == 2));
     });
 }
@@ -1089,6 +1089,8 @@ fn a_drive_moves_to_and_fro_between_stores_unchanged() {
         }
     });
 }
+
+const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
 
 /// A store that stops before it accepts a HEAD, until the test lets it continue. If `goes`, it is unreachable afterwards.
 struct StopsAtHead {
@@ -1157,10 +1159,9 @@ fn a_replica_updated_during_its_promotion_becomes_the_newer_version() {
             drop(drive);
             if goes {
                 let Err(ReplicaError::Unsure(_)) = promoted else { panic!("{promoted:?}") };
-                let again = promote(&bench, &replica).await;
-                let Err(ReplicaError::Already) = again else { panic!("{again:?}") };
+                assert_eq!(promote(&bench, &replica).await.unwrap(), newest.name(ObjectKind::Root));
             } else {
-                assert_eq!(promoted.unwrap().with.root, newest);
+                assert_eq!(promoted.unwrap().with, newest);
             }
             assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
             // No device has opened it yet, and a second promotion is refused.
@@ -1182,6 +1183,144 @@ fn a_replica_updated_during_its_promotion_becomes_the_newer_version() {
             assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 3));
         });
     }
+}
+
+/// A replica whose promotion is cut off after the first HEAD. A later version has reached it meanwhile, and what only the earlier one needs
+/// is deleted there. Returns the later version.
+async fn promoted_in_part(bench: &Bench, replica: &SimStore, is_away: bool) -> ObjectId {
+    let mut drive = open(bench, 0, replica).await;
+    fill(&drive.volume, 1).await;
+    drive.up_to_date().await;
+    drive.wanted.send_replace(Wanted::Paused);
+    fill(&drive.volume, 2).await;
+    collect(&drive.volume).await;
+    let store = Arc::new(Layered(StopsAtHead {
+        store: replica.clone(),
+        goes: true,
+        is_gone: AtomicBool::new(false),
+        stopped: Notify::new(),
+        go_on: Notify::new(),
+    }));
+    let there = objects_of(bench, store.clone());
+    let device = device(1);
+    let promoting = replica::promote(&there, bench.drive, as_it_is(is_away), &device);
+    let (promoted, newest) = tokio::join!(promoting, async {
+        store.stopped.notified().await;
+        drive.wanted.send_replace(Wanted::Kept);
+        let newest = drive.up_to_date().await;
+        // The last deletions follow the last record.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        store.go_on.notify_one();
+        newest
+    });
+    let Err(ReplicaError::Unsure(_)) = promoted else { panic!("{promoted:?}") };
+    newest
+}
+
+#[test]
+fn an_opening_finishes_an_interrupted_promotion() {
+    for (is_away, opener) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let (bench, replica) = (Bench::new(), empty());
+        run(async {
+            let newest = promoted_in_part(&bench, &replica, is_away).await;
+            let there = Bench { store: replica.clone(), ..bench.elsewhere() };
+            let volume = there.open(opener).await.unwrap();
+            assert_eq!(get(&volume, 63).await, 2, "opened by {opener}, {is_away}");
+            fill(&volume, 3).await;
+            // A promotion that comes too late changes nothing.
+            let heads = replica.heads();
+            let again = promote(&bench, &replica).await;
+            let Err(ReplicaError::Already) = again else { panic!("{again:?}") };
+            assert_eq!(replica.heads(), heads);
+            close(volume).await;
+            assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 3));
+            let with = replica::promoted_with(&objects(&bench, &replica), bench.drive).await.unwrap().with;
+            assert_eq!((with.epoch, with.seq), (newest.epoch, newest.seq), "it continues the newest version");
+        });
+    }
+}
+
+/// A store that is away until a test brings it back.
+struct Returns {
+    store: SimStore,
+    is_back: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for Returns {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn reach(&self) -> Result<(), StoreError> {
+        if self.is_back.load(Relaxed) { Ok(()) } else { Err(gone()) }
+    }
+}
+
+#[test]
+fn an_interrupted_promotion_is_finished_when_the_store_comes_back() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        promoted_in_part(&bench, &replica, true).await;
+        let store = Arc::new(Layered(Returns { store: replica.clone(), is_back: AtomicBool::new(false) }));
+        // The device that had the drive when its first store was lost.
+        let volume = bench.open_on(store.clone(), 0, Access::Away { mounted: false }).await.unwrap();
+        put(&volume, 5, 5).await;
+        store.is_back.store(true, Relaxed);
+        volume.pusher().unwrap().sync().await.unwrap();
+        assert!(volume.pusher().unwrap().state().borrow().fork.is_none(), "it continues its own version");
+        close(volume).await;
+        let all = contents(&bench, &replica).await;
+        assert_eq!((all[4], all[5], all[63]), (2, 5, 2));
+    });
+}
+
+#[test]
+fn nothing_changes_a_drive_before_its_promotion_is_finished() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        promoted_in_part(&bench, &replica, false).await;
+        let (there, heads) = (objects(&bench, &replica), replica.heads());
+        let renamed = drive::rename(&there, bench.drive, "other", &device(1)).await;
+        assert!(matches!(renamed, Err(DriveError::Unfinished)), "{renamed:?}");
+        let removed = drive::remove(&there, bench.drive, &device(1)).await;
+        assert!(matches!(removed, Err(DriveError::Unfinished)), "{removed:?}");
+        let (head, etag) =
+            drive::current(&there, bench.drive).await.map(|(head, etag, _)| (head, etag)).unwrap();
+        let retired = drive::retire(&there, (&head, etag), "file:///third", &device(1)).await;
+        assert!(matches!(retired, Err(DriveError::Unfinished)), "{retired:?}");
+        assert_eq!(replica.heads(), heads);
+        promote(&bench, &replica).await.unwrap();
+        drive::rename(&there, bench.drive, "other", &device(1)).await.unwrap();
+        assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
+    });
+}
+
+#[test]
+fn a_version_that_a_primary_lacks_is_not_said_to_be_in_it() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let mut drive = open(&bench, 0, &replica).await;
+        put(&drive.volume, 1, 1).await;
+        drive.sync().await;
+        let first = drive.up_to_date().await;
+        // An earlier program was cut off here, and another device has opened the drive since.
+        let there = objects(&bench, &replica);
+        replica::promote(&there, bench.drive, as_it_is(true), &device(1)).await.unwrap();
+        let head = replica.heads();
+        replica.lose(&holdall_core::format::head::name(bench.drive));
+        put(&drive.volume, 1, 2).await;
+        drive.sync().await;
+        let second = drive.up_to_date().await;
+        drop(drive);
+        replica.leave(&holdall_core::format::head::name(bench.drive), head[0].clone());
+        let volume = bench.elsewhere().open_on(Arc::new(replica.clone()), 2, WRITING).await.unwrap();
+        put(&volume, 5, 5).await;
+        close(volume).await;
+        assert_eq!(replica::newest(&replica, &bench.sealer, bench.drive).await.unwrap().root, second);
+        let with = replica::promoted_with(&there, bench.drive).await.unwrap().with;
+        assert_eq!(with, first);
+    });
 }
 
 /// A store without compare-and-swap that refuses a HEAD with a given error. Before that, a device that is too late passes the

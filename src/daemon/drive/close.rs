@@ -214,7 +214,12 @@ impl Drive {
                 Err(PushError::Forked(_)) => {}
                 // It was opened again with another engine.
                 Err(PushError::Closed) => return,
-                Err(error @ (PushError::Fenced(_) | PushError::Journal(_) | PushError::Label(_))) => {
+                Err(
+                    error @ (PushError::Fenced(_)
+                    | PushError::Head(_)
+                    | PushError::Journal(_)
+                    | PushError::Label(_)),
+                ) => {
                     tracing::warn!(drive = self.name, %error, "not all of a closed drive could be uploaded");
                     return;
                 }

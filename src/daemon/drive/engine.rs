@@ -13,7 +13,6 @@ use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive as core_drive;
 use holdall_core::family::Unlocked;
-use holdall_core::format::head::HeadState;
 use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
@@ -347,7 +346,7 @@ impl Drive {
         let (objects, _) = self.objects().await?;
         let current = core_drive::current(&objects, self.uuid()).await;
         let (head, _, root) = current.map_err(|error| failure::drive(&error))?;
-        let held = head.state == HeadState::Held && head.device != self.registry.device().id;
+        let held = head.is_held() && head.device != self.registry.device().id;
         Ok(held.then(|| status::holder(&head, &root)))
     }
 

@@ -8,9 +8,9 @@ use crate::api::{ActivityKind, Code, Failure};
 use crate::daemon::failure;
 use crate::daemon::registry::FormerStore;
 use holdall_core::drive::{self as core_drive, DriveError};
-use holdall_core::format::head::Head;
+use holdall_core::heads::Head;
 use holdall_core::map::{Objects, PageCache};
-use holdall_core::replica::{self, Left, Told};
+use holdall_core::replica::{self, Left, Told, plan};
 use holdall_core::retry::Backoff;
 use holdall_core::store::Etag;
 use holdall_core::units::Epoch;
@@ -30,6 +30,17 @@ pub(super) enum Former {
     Retired,
     /// It cannot be reached.
     Away,
+}
+
+impl Former {
+    /// The facts that decide about a promotion.
+    pub(super) fn facts(&self) -> plan::Former<'_> {
+        match self {
+            Former::There(_, head, _) => plan::Former::There(head),
+            Former::Retired => plan::Former::Retired,
+            Former::Away => plan::Former::Away,
+        }
+    }
 }
 
 /// How often one task tries to tell a former store while others change its HEAD.

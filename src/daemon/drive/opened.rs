@@ -8,7 +8,6 @@ use crate::attach::Attached;
 use crate::attach::filesystem::Mounted;
 use crate::daemon::failure::{self, failure};
 use holdall_core::device::BlockDevice;
-use holdall_core::format::id::ObjectKind;
 use holdall_core::store::Store;
 use holdall_core::volume::{Volume, VolumeDevice};
 use holdall_helper::{FreezeEnded, Frozen};
@@ -159,7 +158,7 @@ impl Drive {
             mountpoint: place.mountpoint(),
             attach: place.attach,
             epoch,
-            root: root.name(ObjectKind::Root),
+            root: root.root_name(),
             read_only_because: None,
             away_because: None,
             took_over: None,

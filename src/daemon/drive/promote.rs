@@ -17,11 +17,10 @@ use crate::daemon::stores::{self, trial};
 use crate::daemon::work::Work;
 use holdall_core::disk::real::Directory;
 use holdall_core::drive::{self as core_drive, DriveError};
-use holdall_core::family::{self, FamilyError};
-use holdall_core::format::family::{Family, Mode};
-use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::family::{self, Family, FamilyError, Mode};
 use holdall_core::map::{Objects, PageCache};
-use holdall_core::replica::{self, Promotion, ReplicaError};
+use holdall_core::replica::plan::{self, Loss};
+use holdall_core::replica::{self, Promoted, ReplicaError};
 use holdall_core::store::file::FileStore;
 use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{self, Effort};
@@ -31,10 +30,6 @@ use holdall_core::units::Epoch;
 use holdall_core::volume::{self, Over};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// If a store cannot be asked, its replica begins this many epochs beyond what this device has seen of the store: each opening that this
-/// device has not seen took one epoch, and a version of the replica must not be mistaken for one of theirs.
-const EPOCHS_UNSEEN: u64 = 1 << 20;
 
 impl Drive {
     /// Adds a replica: tries the store, prepares it, and copies everything while the drive is open. A closed drive is opened for that.
@@ -203,19 +198,12 @@ impl Drive {
         let base = local.as_ref().and_then(|local| local.base.as_ref());
         let seen = base.map_or(Epoch(0), |base| Epoch(base.epoch));
         let former = self.former(&url, request.accept_loss).await?;
-        let order = |id: ObjectId| (id.epoch, id.seq);
-        let newer_here = base
-            .and_then(|base| base.id())
-            .is_some_and(|id| id.drive != drive || order(id) > order(newest.root));
-        // If the replica was promoted before, its present content says more than the version that it was promoted with.
-        let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
-        let newer_there = match &former {
-            Former::There(_, head, _) => order(head.root) > order(newest.root),
-            // Another device that had the drive may have uploaded more than the replica got.
-            Former::Away => newest.device != device.id,
-            Former::Retired => false,
+        let mut loss = Loss {
+            newer_here: plan::is_newer_here(drive, base, &newest)
+                && !self.is_in_primary(&objects, local.as_ref(), &url).await?,
+            newer_there: plan::is_newer_there(former.facts(), &newest, device.id),
         };
-        if (newer_there || newer_here) && !request.accept_loss {
+        if loss.is_any() && !request.accept_loss {
             let reachable = matches!(former, Former::There(..));
             return Err(failure::replica_lags(&self.name, &url, &time(newest.written_ms), reachable));
         }
@@ -237,39 +225,32 @@ impl Drive {
             // The former store first: a crash in between leaves no store that takes commits, never two.
             let judged = (head.as_ref(), etag.clone());
             if let Err(error) = core_drive::retire(former, judged, &url, device).await {
-                // If the answer was lost, the store may have been retired, or be retired later.
-                if !matches!(error, DriveError::Read(_)) {
+                if !plan::may_be_retired(&error) {
                     self.moves_no_more(was_moving);
                 }
                 return Err(failure::drive(&error));
             }
         }
-        let above = match &former {
-            Former::There(_, head, _) => Epoch(head.epoch.max(seen).0 + 1),
-            // Other devices may know of epochs in which nothing was committed.
-            Former::Away | Former::Retired => Epoch(seen.max(newest.epoch).0 + EPOCHS_UNSEEN),
-        };
-        let is_away = matches!(former, Former::Away);
-        let promotion = Promotion { above, is_away, accepts_loss: request.accept_loss };
-        let (head, with) = match replica::promote(&objects, drive, promotion, device).await {
-            Ok(promoted) => (promoted.head, promoted.with.root),
-            // An earlier try came this far.
+        let promotion = plan::promotion(former.facts(), &newest, seen, request.accept_loss);
+        let Promoted { head, with } = match replica::promote(&objects, drive, promotion, device).await {
+            // An earlier try came this far, or another device has finished it.
             Err(ReplicaError::Already) => {
-                let current = core_drive::current(&objects, drive).await;
-                (current.map_err(|error| failure::drive(&error))?.0, newest.root)
+                replica::promoted_with(&objects, drive).await.map_err(at_replica)?
             }
             Err(error) => {
-                // If the drive may live in the replica, also because of an earlier try, it must not live in its former store as well.
-                if !matches!(error, ReplicaError::Unsure(_)) && was_moving.is_none() {
+                if plan::stays(&error, was_moving.is_some()) {
                     self.stay(&former).await;
                 }
                 return Err(at_replica(error));
             }
+            Ok(promoted) => promoted,
         };
-        let newer_here = newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
-        if newer_here {
+        loss.newer_here = loss.newer_here && !self.is_in_primary(&objects, local.as_ref(), &url).await?;
+        if loss.newer_here {
             self.set_files_aside()?;
         }
+        // Later versions of the former store are not here: another device may have opened the replica before they reached it.
+        loss.newer_there |= plan::order(with) < plan::order(newest.root);
         let left = FormerStore {
             store: self.store_url(),
             left_at: head.epoch.0,
@@ -293,10 +274,10 @@ impl Drive {
         self.forget_figures();
         Ok(api::Promoted {
             store: url.clone(),
-            root: head.root.name(ObjectKind::Root),
+            root: head.root.root_name(),
             committed_at: time(head.written_ms),
             former_store_told: !matches!(former, Former::Away),
-            lost_versions: newer_here || newer_there,
+            lost_versions: loss.is_any(),
         })
     }
 

@@ -5,7 +5,7 @@ use super::Drive;
 use crate::api::{ActivityKind, Failure};
 use crate::daemon::failure;
 use crate::daemon::stores::{self, trial};
-use holdall_core::format::family::Mode;
+use holdall_core::family::Mode;
 use holdall_core::store::probe::{Effort, Report};
 use holdall_core::store::url::StoreUrl;
 use std::time::Duration;

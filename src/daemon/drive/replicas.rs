@@ -7,9 +7,7 @@ use crate::daemon::status::time;
 use crate::daemon::stores::Stores;
 use crate::daemon::stores::later::Later;
 use crate::daemon::work::Work;
-use holdall_core::family::Unlocked;
-use holdall_core::format::family::Family;
-use holdall_core::format::id::ObjectKind;
+use holdall_core::family::{Family, Unlocked};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
 use holdall_core::store::Store;
@@ -125,7 +123,7 @@ impl Running {
             state,
             reason,
             behind_bytes: progress.behind_bytes,
-            version: progress.version.map(|version| version.name(ObjectKind::Root)),
+            version: progress.version.map(|version| version.root_name()),
             committed_at: progress.version.map(|_| time(progress.committed_ms)),
         }
     }

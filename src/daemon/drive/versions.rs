@@ -6,8 +6,7 @@ use super::upload::{pusher, with_progress};
 use crate::api::{self, Action, ActivityKind, Failure};
 use crate::daemon::work::Work;
 use crate::daemon::{failure, status};
-use holdall_core::drive;
-use holdall_core::format::root::Snapshot;
+use holdall_core::drive::{self, Snapshot};
 use holdall_core::push::LabelError;
 use std::sync::Arc;
 

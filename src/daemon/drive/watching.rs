@@ -246,7 +246,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall_core::format::id::ObjectId;
+    use holdall_core::drive::ObjectId;
     use holdall_core::units::Epoch;
     use uuid::Uuid;
 

@@ -6,7 +6,7 @@ use crate::daemon::{failure, status, stores};
 use holdall_core::drive;
 use holdall_core::family::{self, Unlocked};
 use holdall_core::fork::is_name_of_fork;
-use holdall_core::format::head::{Head, HeadState};
+use holdall_core::heads::Head;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::store::Store;
 use holdall_core::store::connect::with_heads;
@@ -39,7 +39,7 @@ impl Drives {
                 uuid: head.drive.to_string(),
                 is_fork: is_name_of_fork(&root.name),
                 current: status::current(&head, &root, self.device()),
-                held: head.state == HeadState::Held,
+                held: head.is_held(),
                 known_as: known.map(|known| known.name.clone()),
                 name: root.name,
             });
@@ -60,7 +60,7 @@ pub async fn drives_here(
     if !here.is_empty() {
         return Ok(here);
     }
-    if gone.iter().any(|head| head.state == HeadState::Moved) {
+    if gone.iter().any(|head| head.has_moved()) {
         let to = gone.iter().find_map(|head| head.address(&unlocked.sealer));
         return Err(failure::added_where_it_was(to.as_deref(), name));
     }

@@ -3,7 +3,7 @@
 use super::Stores;
 use crate::api::Failure;
 use crate::daemon::failure;
-use holdall_core::format::family;
+use holdall_core::family;
 use holdall_core::store::credentials::Credentials;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::names::{others, own_directory};

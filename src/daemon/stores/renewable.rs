@@ -4,10 +4,10 @@ use super::later::Later;
 use crate::api::Action;
 use async_trait::async_trait;
 use bytes::Bytes;
-use holdall_core::format::{family, head};
 use holdall_core::store::meter::Meter;
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
+use holdall_core::{family, heads};
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ impl Renewable {
 
     /// Records what the answer says about the family, if anything.
     fn of_family<T>(&self, name: &str, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if name == family::NAME || head::is_name(name) {
+        if name == family::NAME || heads::is_name(name) {
             let hindered = &mut *self.hindered.lock();
             match &answer {
                 Ok(_) => hindered.is_emptied = false,
@@ -268,7 +268,7 @@ mod tests {
         let url = StoreUrl::File(dir.path().to_owned());
         let open: Arc<dyn Store> = Arc::new(FileStore::new(dir.path().to_owned(), &DriveNames));
         let store = Renewable::new(url, Meter::default(), open.clone());
-        let family = holdall_core::format::family::NAME;
+        let family = family::NAME;
         store.put(family, "{}".into(), When::Absent).await.unwrap();
         assert_eq!(store.hindrance(), None);
         store.renew(Arc::new(LoggedOut));

@@ -61,7 +61,7 @@ pub struct Fork {
 impl Fork {
     /// A fork of the drive `of`, which `taken_by` has. It takes the place of that drive, or of the fork `before`.
     pub fn new(of: Uuid, before: Option<&Fork>, base: Option<&Base>, taken_by: &str) -> Self {
-        let (drive, made_ms) = (crate::entropy::uuid(), crate::push::now_ms());
+        let (drive, made_ms) = (crate::entropy::uuid(), crate::clock::now_ms());
         let cache = before.map_or(of, |before| before.cache);
         let base = base.map(|base| base.root.clone()).unwrap_or_default();
         Self { drive, of, cache, base, made_ms, taken_by: taken_by.to_owned() }

@@ -16,13 +16,13 @@
 //!
 //! A label without a device is never deleted by the program. People may delete any of them.
 
-use super::deposes;
+use super::Device;
+use crate::clock::now_ms;
 use crate::format::head::{Head, HeadState};
 use crate::format::id::ObjectId;
 use crate::format::root::{Root, Snapshot};
-use crate::push::{Device, now_ms};
+use crate::local::Base;
 use crate::units::Epoch;
-use crate::volume::Base;
 use uuid::Uuid;
 
 /// Begins the labels of versions whose device held the drive when it was taken.
@@ -57,7 +57,7 @@ pub fn shown(label: &str) -> &str {
 }
 
 /// The label under which a fork of `device` keeps the version that it began with.
-pub(super) fn fork_point(device: Uuid) -> String {
+pub(crate) fn fork_point(device: Uuid) -> String {
     format!("{FORK_POINT} {}", device.simple())
 }
 
@@ -75,6 +75,13 @@ fn parse_id(id: &str) -> Option<Uuid> {
 pub(crate) fn deposed_at(snapshot: &Snapshot) -> Option<Epoch> {
     let rest = [DEPOSED, HANDED_OVER].iter().find_map(|why| snapshot.label.strip_prefix(why))?;
     rest.split(' ').next()?.parse().ok().map(Epoch)
+}
+
+/// Whether the writer of `head` may still have changes on top of the version that it names. That is another device, or an opening that this
+/// device does not remember (perhaps by a copy of its files).
+fn deposes(head: &Head, device: &Device, base: Option<&Base>) -> bool {
+    let remembered = base.is_some_and(|base| base.epoch == head.epoch.0);
+    head.state == HeadState::Held && (head.device != device.id || !remembered)
 }
 
 /// The labels that keep the version `root`, which `head` names, once `device` has taken the drive. `base` is what that device remembers.
@@ -147,7 +154,7 @@ pub(crate) fn root_of_taker(
 
 /// Whether `root` is what [`root_of_taker`] makes of its parent (which may be deleted by now), or has at least the same content, and
 /// nothing was deleted since.
-pub(crate) fn is_kept_copy(root: &Root) -> bool {
+fn is_kept_copy(root: &Root) -> bool {
     let keeps_parent =
         root.snapshots.last().is_some_and(|last| deposed_at(last).is_some() && last.root == root.parent);
     keeps_parent && root.condemned.is_empty() && root.lineage.iter().all(|own| own.epoch < root.epoch)
