@@ -210,8 +210,7 @@ pub async fn rollback(
     label: &str,
     device: &Device,
 ) -> Result<String, DriveError> {
-    let (head, etag, root) = current(objects, drive).await?;
-    check_changeable(&head, device)?;
+    let (head, etag, root) = to_change(objects, drive, device).await?;
     let kept = snapshot(&root, label)?.clone();
     let old = objects.root(kept.root, Some(kept.root_hash)).await?;
     let epoch = Epoch(head.epoch.0 + 1);
@@ -341,8 +340,7 @@ async fn clone_of(
 /// another device that has released the drive and opens it while the store is away. From now on HEAD and the version are this device's.
 /// Nothing would show that the version before is still needed, so it is kept here, as at a take-over.
 pub async fn rename(objects: &Objects, drive: Uuid, name: &str, device: &Device) -> Result<(), DriveError> {
-    let (head, etag, root) = current(objects, drive).await?;
-    check_changeable(&head, device)?;
+    let (head, etag, root) = to_change(objects, drive, device).await?;
     let epoch = Epoch(head.epoch.0 + 1);
     let mut next =
         Root { name: name.to_owned(), ..successor(&root, &head, epoch, root.lineage.clone(), device) };
@@ -407,9 +405,8 @@ pub(crate) fn keeps(head: &Head, now: &Root, root: ObjectId) -> bool {
 /// Marks a drive as removed, and then deletes its objects, without those that others of the family reach. HEAD stays as a tombstone. The
 /// drive must be closed. Continues a try that was cut off.
 pub async fn remove(objects: &Objects, drive: Uuid, device: &Device) -> Result<u64, DriveError> {
-    match current(objects, drive).await {
+    match to_change(objects, drive, device).await {
         Ok((head, etag, root)) => {
-            check_changeable(&head, device)?;
             let epoch = Epoch(head.epoch.0 + 1);
             let lineage = root.lineage.clone();
             let next = Root {
@@ -490,10 +487,18 @@ pub async fn restore(objects: &Objects, drive: Uuid, device: &Device) -> Result<
     swap(objects, (&head, etag), next).await
 }
 
-/// Refuses a drive that may not be changed, before anything is put for that.
-fn check_changeable(head: &Head, device: &Device) -> Result<(), DriveError> {
-    let next = Version { parent: head.root, ..Version::of(head) };
-    Ok(transition::change(head, next, Author::new(device)).map(drop)?)
+/// The HEAD and the version of a drive that this device is to change. A drive that may not be changed is refused before anything else is
+/// read or put.
+async fn to_change(
+    objects: &Objects,
+    drive: Uuid,
+    device: &Device,
+) -> Result<(Head, Etag, Root), DriveError> {
+    let (head, etag) = self::head(objects, drive).await?;
+    let next = Version { parent: head.root, ..Version::of(&head) };
+    transition::change(&head, next, Author::new(device))?;
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
+    Ok((head, etag, root))
 }
 
 fn successor(root: &Root, head: &Head, epoch: Epoch, lineage: Vec<Lineage>, device: &Device) -> Root {

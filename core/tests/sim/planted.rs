@@ -24,7 +24,7 @@ const CASES: &[Case] = &[
     found_by(lives::simulate, Bug::UnflushedApply, 58),
     found_by(lives::simulate, Bug::BitsBeforeData, 9),
     found_by(lives::simulate, Bug::HoleBeforeBits, 13),
-    found_by(lives::simulate, Bug::RetriedCommitTakenForLost, 1),
+    found_by(lives::simulate, Bug::RetriedCommitTakenForLost, 6),
     found_by(lives::simulate, Bug::UnconditionalHead, 0),
     found_by(lives::simulate, Bug::FlushWithoutSync, 1),
     found_by(lives::simulate, Bug::CommitClearsEverythingDirty, 896),
