@@ -22,7 +22,7 @@ pub enum Swap {
     /// It was applied: this is HEAD.
     Applied(Head, Etag),
     /// This other HEAD is there. The swap can no longer be applied.
-    Lost(Box<Head>),
+    Lost(Head),
     /// The store refused it: it was not applied, and never will be.
     Refused(StoreError),
     /// It may have been applied, or may be applied later.
@@ -101,7 +101,7 @@ pub async fn swap(
             match fence::judge(&now, before, &after) {
                 Verdict::Applied => return Swap::Applied(now, now_etag),
                 Verdict::NotApplied => etag = Some(now_etag),
-                Verdict::Overtaken => return Swap::Lost(Box::new(now)),
+                Verdict::Overtaken => return Swap::Lost(now),
             }
         }
         if !goes_on || !is_busy && !retry.wait(&error).await {
