@@ -1308,13 +1308,13 @@ fn a_version_that_a_primary_lacks_is_not_said_to_be_in_it() {
         // An earlier program was cut off here, and another device has opened the drive since.
         let there = objects(&bench, &replica);
         let first = replica::promote(&there, bench.drive, as_it_is(true), &device(1)).await.unwrap().with;
-        let head = replica.heads();
+        let head = replica.get(&head::name(bench.drive), None).await.unwrap().bytes;
         replica.lose(&head::name(bench.drive));
         put(&drive.volume, 1, 2).await;
         drive.sync().await;
         let second = drive.up_to_date().await;
         drop(drive);
-        replica.leave(&head::name(bench.drive), head[0].clone());
+        replica.leave(&head::name(bench.drive), head);
         let volume = bench.elsewhere().open_on(Arc::new(replica.clone()), 2, WRITING).await.unwrap();
         put(&volume, 5, 5).await;
         close(volume).await;
