@@ -83,6 +83,7 @@ fight rounds='24':
 # Measures the budgets beside peers (root; half an hour), and writes benches/results/DATE.json.
 bench *options:
     packaging/setup tests
+    cargo build --release --locked -p holdall-cli
     cargo bench --bench budgets -- run {{options}}
 
 # Makes BENCHMARKS.md from the files in benches/results.

@@ -9,9 +9,9 @@
 use crate::api::ActivityKind;
 use crate::attach::keeper::{Restart, Watch};
 use crate::attach::{self, Dirs, Site, keep_memory_private, prepare_process};
-use crate::paths::{Holding, Paths};
 use crate::scanner;
 use drives::Drives;
+use holdall_client::paths::{Holding, Paths};
 use holdall_helper::Deputy;
 use registry::Registry;
 use std::io::{self, Write};
@@ -56,8 +56,6 @@ mod systemd;
 mod web;
 mod work;
 
-pub use openapi::document as openapi;
-
 /// How long systemd's start waits for drives to be taken over: logins wait for it where sessions must end before the drives do
 /// (packaging/systemd/holdall@.service). A check or a slow store may take longer, and then continues afterwards.
 const READY_PATIENCE: Duration = Duration::from_secs(20);
@@ -71,6 +69,9 @@ const DIED: &str = "The background service crashed and has started again. Saved 
 
 /// The message after a daemon that the keeper killed.
 const HUNG: &str = "The background service hung and was started again. Saved files are safe; programs that use drives have waited.";
+
+/// The subcommand that prints the description of the API.
+const OPENAPI: &str = "openapi";
 
 /// How the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,7 @@ pub fn main() -> ExitCode {
             Some(socket) => attach::keeper::main(Path::new(socket)),
             None => usage(),
         },
+        Some(OPENAPI) => print_openapi(),
         Some(_) => usage(),
         None => run(),
     }
@@ -99,9 +101,21 @@ pub fn main() -> ExitCode {
 fn usage() -> ExitCode {
     let _ = writeln!(
         io::stderr(),
-        "usage: holdalld    runs the background service for this user's drives; holdall starts it when needed"
+        "usage: holdalld            runs the background service for this user's drives; holdall starts it when needed\n       \
+                holdalld openapi    prints the description of its API"
     );
     ExitCode::from(2)
+}
+
+fn print_openapi() -> ExitCode {
+    match writeln!(io::stdout(), "{:#}", openapi::document()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "holdalld: cannot print the description of the API: {error}");
+            ExitCode::FAILURE
+        }
+        // It is no error if the reader wants no more.
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
 }
 
 fn run() -> ExitCode {

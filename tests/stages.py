@@ -100,7 +100,7 @@ def test_stages(binaries):
         ("drives in stores", (".", "test", "stores"), "waiting", {}, [threads(5)]),
         ("product", (".", "test", "product"), "waiting", {}, [threads(3), "--skip", "benchmarks::"]),
         ("benchmarks", (".", "test", "product"), "waiting", {}, ["benchmarks::"]),
-        ("command line", (".", "test", "cli"), "waiting", {}, [threads(4)]),
+        ("command line", ("cli", "test", "cli"), "waiting", {}, [threads(4)]),
         ("attach", (".", "test", "attach"), "waiting", {}, [threads(2)]),
         ("nbd", ("nbd", "test", "nbd"), "waiting", {}, [threads(3)]),
     ]

@@ -6,6 +6,8 @@
 //! Needs root, FUSE, loop devices, fio, nbdkit, an S3 server, s3backer, s3fs, rclone, ffmpeg and sqlite3, which
 //! `packaging/setup tests` installs.
 
+#[path = "../../tests/support/programs.rs"]
+mod programs;
 mod suite;
 
 use std::path::PathBuf;

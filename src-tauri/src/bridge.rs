@@ -3,11 +3,10 @@
 //! The pages get the daemon's answers unchanged. A request never starts the daemon: if a person has stopped it, a page that only reads must
 //! not start it again.
 
-use holdall::api::{Code, Failure, Progress};
-use holdall::cli::client;
-use holdall::cli::failure::CliError;
-use holdall::cli::start;
-use holdall::paths::Paths;
+use holdall_client::api::{Code, Failure, Progress};
+use holdall_client::paths::Paths;
+use holdall_client::request::request;
+use holdall_client::start;
 use holdall_gui::advice;
 use holdall_gui::texts::text;
 use hyper::{Method, Uri};
@@ -35,9 +34,9 @@ pub async fn call(
     show: impl FnMut(Progress),
 ) -> Result<Value, Failure> {
     let method = checked(method, path)?;
-    let stream = start::connect(paths).await.map_err(told)?.ok_or_else(no_daemon)?;
-    let answer = client::request(stream, method, path, body.map(|body| body.to_string().into_bytes()));
-    answer.await.map_err(told)?.value(show).await.map_err(told)
+    let stream = start::connect(paths).await.map_err(advice::shown)?.ok_or_else(no_daemon)?;
+    let answer = request(stream, method, path, body.map(|body| body.to_string().into_bytes()));
+    answer.await.map_err(advice::shown)?.value(show).await.map_err(advice::shown)
 }
 
 /// The method, if this is a request of the API. Pages can ask for nothing else.
@@ -86,7 +85,7 @@ async fn listen(paths: &Paths, path: &str, mut hear: impl FnMut(Heard<'_>) -> bo
     let Ok(Some(stream)) = start::connect(paths).await else {
         return true;
     };
-    let Ok(mut answer) = client::request(stream, Method::GET, path, None).await else {
+    let Ok(mut answer) = request(stream, Method::GET, path, None).await else {
         return true;
     };
     if !hear(Heard::Live) {
@@ -105,17 +104,7 @@ async fn listen(paths: &Paths, path: &str, mut hear: impl FnMut(Heard<'_>) -> bo
 
 /// Starts the daemon if it is not running, as the command line does.
 pub async fn start(paths: &Paths) -> Result<(), Failure> {
-    start::connect_or_start(paths).await.map(drop).map_err(told)
-}
-
-/// A failure as the pages show it.
-pub fn told(error: CliError) -> Failure {
-    match error {
-        CliError::Failed(failure) => advice::shown(failure),
-        // These two are about what a command prints.
-        CliError::BadNews(code) => failure(code, text("failure.broken")),
-        CliError::ReaderLeft => failure(Code::Failed, text("failure.broken")),
-    }
+    start::connect_or_start(paths).await.map(drop).map_err(advice::shown)
 }
 
 fn no_daemon() -> Failure {

@@ -1,6 +1,6 @@
 //! The choices in the tray's menu, from the ids of its entries.
 
-use holdall::cli::client::segment;
+use holdall_client::request::segment;
 use holdall_gui::{Overview, Tone};
 use jiff::{SignedDuration, Zoned};
 

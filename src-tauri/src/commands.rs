@@ -7,7 +7,7 @@ use crate::folders;
 use crate::page::ToPage;
 use crate::save;
 use crate::shell::Shell;
-use holdall::api::{Code, Failure, Progress};
+use holdall_client::api::{Code, Failure, Progress};
 use holdall_gui::notices::Kind;
 use holdall_gui::texts::{said, text};
 use serde_json::Value;

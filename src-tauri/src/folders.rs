@@ -1,8 +1,8 @@
 //! Shows a drive in the file manager.
 
 use crate::bridge::{self, failure};
-use holdall::api::{Code, DriveStatus, Failure};
-use holdall::paths::Paths;
+use holdall_client::api::{Code, DriveStatus, Failure};
+use holdall_client::paths::Paths;
 use holdall_gui::texts::{said, text};
 use std::process::{Command, Stdio};
 use std::time::Duration;

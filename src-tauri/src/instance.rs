@@ -3,7 +3,7 @@
 //! A lock decides which process is the app, because it is released with the process, however that ends. A socket beside it takes the
 //! messages of processes that start later. Both are in the runtime directory, which only this user can change.
 
-use holdall::paths::Paths;
+use holdall_client::paths::Paths;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

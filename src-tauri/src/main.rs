@@ -3,8 +3,8 @@
 //! It is a client of the daemon like the command line, and has no state of its own: ending it ends neither drives nor uploads. `commands`
 //! has the pages' requests, `news` listens to the daemon, and `tray` and `notify` show the news.
 
-use holdall::api::Failure;
-use holdall::paths::Paths;
+use holdall_client::api::Failure;
+use holdall_client::paths::Paths;
 use instance::{First, Instance};
 use shell::Shell;
 use std::io::Write;

@@ -7,7 +7,7 @@ use crate::page::ToPage;
 use crate::shell::{Known, Link, Shell};
 use crate::tray;
 use crate::window;
-use holdall::api::Event;
+use holdall_client::api::Event;
 use holdall_gui::notices::Notices;
 use holdall_gui::texts::text;
 use parking_lot::Mutex;

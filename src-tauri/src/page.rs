@@ -1,6 +1,6 @@
 //! The shell's messages to the page. Messages from before there is a page wait for it.
 
-use holdall::api::Failure;
+use holdall_client::api::Failure;
 use holdall_gui::Leaving;
 use parking_lot::Mutex;
 use serde::Serialize;

@@ -1,12 +1,13 @@
 //! Shows in a plain GTK dialog why the app cannot start or its window cannot be shown: a person who starts it from a menu does not read
 //! standard error, and what is missing may be just what the pages need.
 
-use crate::bridge::{failure, told};
+use crate::bridge::failure;
 use gtk::prelude::{DialogExt, GtkWindowExt, MessageDialogExt, WidgetExt};
 use gtk::{ButtonsType, DialogFlags, MessageDialog, MessageType, Window};
-use holdall::api::{Code, Failure};
-use holdall::cli::failure::{CliError, why};
-use holdall::paths::PathsError;
+use holdall_client::api::words::why;
+use holdall_client::api::{Code, Failure};
+use holdall_client::paths::PathsError;
+use holdall_gui::advice;
 use holdall_gui::texts::{said, text};
 use std::error::Error;
 use std::io;
@@ -20,7 +21,7 @@ pub fn no_screen() -> Failure {
 
 /// There is no directory for this user's files.
 pub fn no_place(error: PathsError) -> Failure {
-    Failure { consequence: text("app.refused.consequence"), ..told(CliError::from(error)) }
+    Failure { consequence: text("app.refused.consequence"), ..advice::shown(error.into()) }
 }
 
 /// It is not clear whether the app is running already.

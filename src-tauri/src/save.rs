@@ -1,7 +1,7 @@
 //! Saves a text of the page in the downloads directory.
 
 use crate::bridge::failure;
-use holdall::api::{Code, Failure};
+use holdall_client::api::{Code, Failure};
 use holdall_gui::texts::said;
 use std::fs::OpenOptions;
 use std::io::{self, Write};

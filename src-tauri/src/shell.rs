@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::page::Page;
 use crate::wishes::Wishes;
-use holdall::paths::Paths;
+use holdall_client::paths::Paths;
 use holdall_gui::{Leaving, Overview, Tone, TrayMenu};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! Why a drive could not be attached, mounted or closed, for the calling code and for people.
 
 use super::Unfit;
+use crate::api::words::sentence;
 use crate::api::{Action, Actions, Code, Failure};
-use crate::words::sentence;
 use holdall_fuse::mount::MountError;
 use holdall_fuse::onefile::OneFileError;
 use holdall_helper::{PrivilegedError, Refused};

@@ -6,8 +6,8 @@
 
 use super::drives::Drives;
 use super::failure::{self, failure};
+use crate::api::words::why;
 use crate::api::{Action, Code, CreateDirectory, Directories, Failure};
-use crate::words::why;
 use holdall_helper::mountinfo::{self, Mount};
 use rustix::fs::Access;
 use std::io::{self, ErrorKind};

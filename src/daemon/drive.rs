@@ -207,7 +207,7 @@ impl Drive {
         let place = self.place.read().clone()?;
         self.usage.used_bytes(&place).await;
         let full = self.usage.full()?;
-        let detail = crate::words::sentence(&full.reason());
+        let detail = crate::api::words::sentence(&full.reason());
         Some(Finding::new(format!("drive {}", self.name), false, detail, full.action(&self.name)))
     }
 

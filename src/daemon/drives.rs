@@ -14,7 +14,7 @@ use super::web::Web;
 use super::work::Work;
 use crate::api::{self, Action, ActivityKind, Code, Failure, SetLimits};
 use crate::attach::{Site, doctor};
-use crate::paths::Paths;
+use holdall_client::paths::Paths;
 use holdall_core::drive::{self, Geometry};
 use holdall_core::family::{self, Family, Mode};
 use holdall_core::heads::Head;

@@ -1,10 +1,11 @@
 //! Turns the engine's errors into what a person reads: the cause, what it means for the data, what to do next. One function for each kind
 //! of error, exhaustive, so that no new error stays unexplained.
 
+use crate::api::words::why;
 use crate::api::{Action, Actions, Code, Failure, Holder};
 use crate::daemon::nearest::nearest;
 use crate::daemon::status::time;
-use crate::words::{address, why};
+use holdall_client::failure::address;
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
 use holdall_core::journal::JournalError;

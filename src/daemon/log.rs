@@ -7,7 +7,7 @@
 //! A line that cannot be written is lost, and nothing else happens: the code that logs is at work on somebody's data, and a full disk
 //! causes the most messages.
 
-use crate::paths::Paths;
+use holdall_client::paths::Paths;
 use parking_lot::Mutex;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write, stderr};

@@ -1,7 +1,7 @@
 //! The memory of this device: its identity, and its drives. Small files, each replaced atomically, so that a crash damages none.
 
 use super::activity::Activity;
-use crate::paths::{Paths, boot_id};
+use holdall_client::paths::{Paths, boot_id};
 use holdall_core::family::{Family, Mode};
 use holdall_core::push::Device;
 use holdall_core::seal::DataKey;

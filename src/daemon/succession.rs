@@ -11,9 +11,9 @@
 //! The holder writes into the lock who it is and where it listens ([`Holding`]). Clients read that when they find no socket in their own
 //! runtime directory. The former holder's record there says whether it ended or died, and where its disks are mounted.
 
-use crate::cli::client;
-use crate::cli::start;
-use crate::paths::{Holding, Paths, PathsError, open_private};
+use holdall_client::paths::{Holding, Paths, PathsError, open_private};
+use holdall_client::request::request;
+use holdall_client::start;
 use hyper::Method;
 use rustix::fs::{FlockOperation, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -231,7 +231,7 @@ async fn ask_to_stop(paths: &Paths) -> bool {
     let asking = async {
         let stream = start::connect(paths).await.ok().flatten()?;
         let body = Some(b"{}".to_vec());
-        client::request(stream, Method::POST, "/v1/daemon/stop", body).await.ok()
+        request(stream, Method::POST, "/v1/daemon/stop", body).await.ok()
     };
     matches!(tokio::time::timeout(ANSWER_PATIENCE, asking).await, Ok(Some(_)))
 }

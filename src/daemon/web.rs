@@ -370,7 +370,7 @@ async fn bind(asked: Option<u16>, last: &Path) -> Result<TcpListener, Failure> {
 fn not_bound(port: u16, error: &std::io::Error) -> Failure {
     failure(
         Code::Failed,
-        format!("Port {port} of 127.0.0.1 cannot be used: {}.", crate::words::why(error)),
+        format!("Port {port} of 127.0.0.1 cannot be used: {}.", crate::api::words::why(error)),
         failures::NOTHING_CHANGED,
         [Action::tell("Choose another port, or none."), Action::Web],
     )

@@ -347,6 +347,6 @@ fn unscannable(errno: Errno) -> Unscannable {
         Errno::NOENT | Errno::NOTDIR => Unscannable::Missing,
         Errno::LOOP => Unscannable::Link,
         Errno::XDEV => Unscannable::Elsewhere,
-        errno => Unscannable::Failed(crate::words::why(&errno.into())),
+        errno => Unscannable::Failed(crate::api::words::why(&errno.into())),
     }
 }

@@ -31,9 +31,9 @@ pub mod retry;
 pub mod s3;
 #[cfg(any(feature = "dav", feature = "s3"))]
 mod trust;
-pub mod url;
 
 pub use facts::Facts;
+pub use holdall_address as url;
 
 /// The most names that [`Store::top`] gives: a person reads a few of them.
 pub const TOP_MAX: usize = 100;

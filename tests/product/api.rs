@@ -2,6 +2,7 @@
 //! done. Runs as root, with FUSE and loop devices.
 
 use crate::bench::discreet;
+use crate::programs;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs::File;
@@ -146,7 +147,7 @@ impl Drop for Daemon {
         let _ = self.process.wait();
         let ends: [&[&str]; 3] = [&["drive", "close", "d"], &["doctor", "--repair"], &["daemon", "stop"]];
         for arguments in ends {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+            let mut command = Command::new(programs::holdall());
             let _ = in_directories(&self.dir, command.args(arguments)).output();
         }
         if !std::thread::panicking() {
@@ -192,7 +193,7 @@ for name, schema in document['components']['schemas'].items():
 fn every_documented_request_is_served_and_answers_as_documented() {
     let daemon = Daemon::start();
     let document = daemon.get("/v1/openapi.json");
-    let printed = Command::new(env!("CARGO_BIN_EXE_holdall")).args(["daemon", "openapi"]).output().unwrap();
+    let printed = Command::new(programs::holdall()).args(["daemon", "openapi"]).output().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&printed.stdout).unwrap(), document);
     daemon.create("d");
     let mut values = Vec::new();

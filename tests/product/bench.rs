@@ -98,7 +98,7 @@ impl Machine {
             arguments.windows(2).filter(|pair| pair[0].starts_with("--") && pair[0].ends_with("-file"));
         let secrets = given.flat_map(|pair| secrets_in(Path::new(pair[1])));
         self.given.lock().unwrap().extend(secrets);
-        let mut command = self.program(env!("CARGO_BIN_EXE_holdall"));
+        let mut command = self.program(crate::programs::holdall());
         command.args(arguments);
         command
     }

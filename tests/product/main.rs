@@ -9,6 +9,8 @@ mod bench;
 mod bus;
 #[path = "../support/guest.rs"]
 mod guest;
+#[path = "../support/programs.rs"]
+mod programs;
 #[path = "../support/writer.rs"]
 mod writer;
 

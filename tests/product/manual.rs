@@ -11,8 +11,9 @@
 //! yes, with the name of that drive, or with the one passphrase.
 
 use crate::bench::{Bench, Machine, PATIENCE, noise};
+use crate::programs;
 use clap::Parser;
-use holdall::cli::args::Arguments;
+use holdall_cli::args::Arguments;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -134,7 +135,7 @@ fn home(bench: &Bench, name: &str) -> Machine {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, noise(seed as u64, 300_000)).unwrap();
     }
-    let programs = PathBuf::from(env!("CARGO_BIN_EXE_holdall")).parent().unwrap().display().to_string();
+    let programs = PathBuf::from(programs::holdall()).parent().unwrap().display().to_string();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
     let home = computer.dir.display().to_string();
     computer.environment.extend([("PATH".to_owned(), path), ("HOME".to_owned(), home)]);

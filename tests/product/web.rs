@@ -1,6 +1,7 @@
 //! `holdall web` as browsers and attackers see it: real HTTP on loopback.
 
 use crate::bench::discreet;
+use crate::programs;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs::File;
@@ -39,7 +40,7 @@ impl Daemon {
     }
 
     pub fn holdall(&self, arguments: &[&str]) -> Result<Value, Value> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        let mut command = Command::new(programs::holdall());
         let output = in_directories(self.dir.path(), command.arg("--json").args(arguments)).output().unwrap();
         match output.status.success() {
             true => Ok(serde_json::from_slice(&output.stdout).unwrap()),

@@ -12,6 +12,8 @@ mod bus;
 mod person;
 #[path = "../product/place.rs"]
 mod place;
+#[path = "../support/programs.rs"]
+mod programs;
 
 mod awake;
 mod away;

@@ -24,7 +24,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Run, Failure> {
         ("load at the start", std::fs::read_to_string("/proc/loadavg")?.trim().to_owned()),
     ];
     let versions = [
-        ("holdall", said(env!("CARGO_BIN_EXE_holdall"), &["--version"])),
+        ("holdall", said(crate::programs::holdall(), &["--version"])),
         ("fio", said("fio", &["--version"])),
         ("nbdkit", said("nbdkit", &["--version"])),
         ("nbdcopy", said("nbdcopy", &["--version"])),

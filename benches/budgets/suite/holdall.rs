@@ -153,7 +153,7 @@ impl Computer {
     }
 
     fn holdall(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdall"));
+        let mut command = Command::new(crate::programs::holdall());
         // The keyring of the person who runs this must not be used.
         command.stdin(Stdio::null()).env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
         for (variable, directory) in

@@ -1,7 +1,7 @@
 //! Credentials, as people keep them in files. Their readers are private to their crates and are compiled here from the same
 //! files, so that nothing is made public for tests alone.
 
-#[path = "../../../src/cli/credentials/forms.rs"]
+#[path = "../../../cli/src/credentials/forms.rs"]
 mod forms;
 #[path = "../../../store/src/s3/profile.rs"]
 mod profile;

@@ -1,11 +1,11 @@
 //! Verdicts on what the doctor has seen. Pure.
 
+use crate::api::words::why;
 use crate::api::{Action, Actions, Code, Diagnosis, Failure, Finding};
 use crate::daemon::drive::LEAST_CACHE_BYTES;
 use crate::daemon::failure::is_directory;
 use crate::daemon::secrets::keyring::KeyringError;
 use crate::sizes::format_bytes;
-use crate::words::why;
 use holdall_core::log::Limits;
 use std::io;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub fn keyring(found: Result<&(), &KeyringError>, logins: usize) -> Finding {
         Ok(()) => {
             return Finding::new("keyring", true, "The keyring is there, and unlocked.", Actions::default());
         }
-        Err(error) => crate::words::sentence(&error.to_string()),
+        Err(error) => crate::api::words::sentence(&error.to_string()),
     };
     if logins == 0 {
         let detail = format!("{error} No credentials are in it: they are in a file that only you can read.");

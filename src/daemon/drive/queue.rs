@@ -74,7 +74,7 @@ fn outgoing(outgoing: &Outgoing) -> Queued {
         bytes: outgoing.bytes,
         // Between two tries, the tries that have failed; during a try, that one counts too.
         tries: outgoing.failures + u32::from(outgoing.next_try_ms.is_none()),
-        last_error: outgoing.last_error.as_deref().map(crate::words::sentence),
+        last_error: outgoing.last_error.as_deref().map(crate::api::words::sentence),
         next_try_at: outgoing.next_try_ms.map(time),
     }
 }

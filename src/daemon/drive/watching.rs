@@ -3,11 +3,11 @@
 
 use super::Drive;
 use crate::api::ActivityKind;
+use crate::api::words::sentence;
 use crate::daemon::failure;
 use crate::daemon::status::{JOURNAL_IS_NEARLY_FULL, JOURNAL_WARNS};
 use crate::daemon::stores::renewable::Hindrance;
 use crate::sizes::format_bytes;
-use crate::words::sentence;
 use holdall_core::push::PushState;
 use holdall_core::replica::{Progress, Standing};
 use holdall_core::store::url::StoreUrl;

@@ -1,10 +1,10 @@
 //! Errors of stores before a drive is on them: addresses, credentials, and what stores can do.
 
 use super::{NOTHING_CHANGED, SAFE_HERE, failure, family, store};
+use crate::api::words::why;
 use crate::api::{Action, Actions, Code, Failure};
 use crate::daemon::secrets::SecretsError;
 use crate::daemon::secrets::keyring::KeyringError;
-use crate::words::why;
 use holdall_core::family::FamilyError;
 use holdall_core::map::ReadError;
 use holdall_core::store::StoreError;

@@ -76,7 +76,7 @@ pub fn failure(error: &ProxyError) -> Failure {
     };
     failure::failure(
         Code::Usage,
-        crate::words::sentence(&error.to_string()),
+        crate::api::words::sentence(&error.to_string()),
         failure::NOTHING_CHANGED,
         action,
     )

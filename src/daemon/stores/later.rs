@@ -1,8 +1,8 @@
 //! A store that is connected as soon as possible: its credentials may be in a keyring that is still locked, or on their way.
 
 use super::{Stores, parse};
+use crate::api::words::unsentenced;
 use crate::api::{Action, Code, Failure};
-use crate::words::unsentenced;
 use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;

@@ -292,7 +292,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 fn not_bound(address: SocketAddr, error: &io::Error) -> Failure {
     failure(
         Code::Failed,
-        format!("Cannot listen at {address}: {}.", crate::words::why(error)),
+        format!("Cannot listen at {address}: {}.", crate::api::words::why(error)),
         failures::NOTHING_CHANGED,
         Action::tell("Choose another port, or an address that this computer has."),
     )
