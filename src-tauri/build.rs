@@ -10,7 +10,7 @@ const COMMANDS: &[&str] = &[
     "hold",
     "listen",
     "notices",
-    "open_folder",
+    "open_directory",
     "quit",
     "retry",
     "save_text",

@@ -132,7 +132,7 @@ pub struct DriveStatus {
     /// How many of these bytes are only prefetched, because they were read first when the drive was opened before. This can be stopped.
     #[serde(default)]
     pub prefetch_bytes: u64,
-    /// Whether names of files and folders are missing here: without the store, some folders cannot be listed.
+    /// Whether names of files and directories are missing here: without the store, some directories cannot be listed.
     #[serde(default)]
     pub lacks_metadata: bool,
     /// Bytes fetched for programs that read, including readahead, since the drive was opened.
@@ -262,7 +262,7 @@ pub struct CacheSplit {
     pub dirty_bytes: u64,
     /// Pinned data.
     pub pinned_bytes: u64,
-    /// Folders and names of files; they stay, so that listings need no store.
+    /// Directories and names of files; they stay, so that listings need no store.
     pub metadata_bytes: u64,
     /// Data that the store has too; it is evicted when space is needed.
     pub evictable_bytes: u64,

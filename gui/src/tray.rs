@@ -19,7 +19,7 @@ pub struct TrayMenu {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
-    /// where the action is show, folder, open, close, pause, resume or upload_now.
+    /// where the action is show, directory, open, close, pause, resume or upload_now.
     pub id: String,
     /// Its text.
     pub label: String,
@@ -139,7 +139,7 @@ fn drive(card: &Card) -> Entry {
     let of = |action: &str, label: &str| Entry::new(format!("drive:{action}:{}", card.name), text(label));
     let mut submenu = Vec::new();
     if card.mountpoint.is_some() {
-        submenu.push(of("folder", "tray.drive.folder"));
+        submenu.push(of("directory", "tray.drive.directory"));
     }
     submenu.extend(card.actions.iter().map(|action| match action {
         Action::Open => of("open", "tray.drive.open"),
@@ -200,7 +200,7 @@ mod tests {
             menu.entries[index].submenu.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(below(3), ["drive:open:home", "drive:show:home"]);
-        assert_eq!(below(4)[..2], ["drive:folder:work", "drive:upload_now:work"]);
+        assert_eq!(below(4)[..2], ["drive:directory:work", "drive:upload_now:work"]);
         assert_eq!(menu.entries[4].label, "work: Conflict");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::bridge;
 use crate::choice::{self, Choice, DriveAction};
-use crate::folders;
+use crate::directories;
 use crate::page::ToPage;
 use crate::shell::Shell;
 use crate::window;
@@ -52,7 +52,7 @@ async fn perform(shell: &Shell, choice: Choice) -> Result<(), (String, Failure)>
         Choice::Resume => (text("app.failed.pause_all"), pause_for(shell, 0).await),
         Choice::Drive { action, name } => {
             let key = match action {
-                DriveAction::Show | DriveAction::Folder => "app.failed.folder",
+                DriveAction::Show | DriveAction::Directory => "app.failed.directory",
                 DriveAction::Open => "app.failed.open",
                 DriveAction::Close => "app.failed.close",
                 DriveAction::Pause | DriveAction::Resume | DriveAction::UploadNow => "app.failed.drive",
@@ -77,10 +77,10 @@ async fn pause_for(shell: &Shell, ms: u64) -> Result<(), Failure> {
 
 async fn with_drive(shell: &Shell, action: DriveAction, name: &str) -> Result<(), Failure> {
     let what = match action {
-        DriveAction::Show | DriveAction::Folder => {
+        DriveAction::Show | DriveAction::Directory => {
             let mountpoint = shell.known.borrow().mountpoint(name);
-            let closed = || bridge::failure(Code::NotFound, said("app.folder.closed", &[("name", name)]));
-            return folders::open(&shell.paths, &mountpoint.ok_or_else(closed)?).await;
+            let closed = || bridge::failure(Code::NotFound, said("app.directory.closed", &[("name", name)]));
+            return directories::open(&shell.paths, &mountpoint.ok_or_else(closed)?).await;
         }
         DriveAction::Open => "open",
         DriveAction::Close => "close",

@@ -45,7 +45,7 @@ pub enum DriveAction {
     /// Show it in the window.
     Show,
     /// Show it in the file manager.
-    Folder,
+    Directory,
     /// Open it.
     Open,
     /// Close it.
@@ -74,7 +74,7 @@ impl Choice {
                 let (action, name) = id.strip_prefix("drive:")?.split_once(':')?;
                 let action = match action {
                     "show" => DriveAction::Show,
-                    "folder" => DriveAction::Folder,
+                    "directory" => DriveAction::Directory,
                     "open" => DriveAction::Open,
                     "close" => DriveAction::Close,
                     "pause" => DriveAction::Pause,

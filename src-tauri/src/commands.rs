@@ -3,7 +3,7 @@
 use crate::act;
 use crate::autostart::Autostart;
 use crate::bridge::{self, Heard, failure};
-use crate::folders;
+use crate::directories;
 use crate::page::ToPage;
 use crate::save;
 use crate::shell::Shell;
@@ -94,8 +94,8 @@ pub async fn start_daemon(shell: Shared<'_>) -> Result<(), Failure> {
 
 /// Shows a drive in the file manager.
 #[command]
-pub async fn open_folder(shell: Shared<'_>, path: String) -> Result<(), Failure> {
-    folders::open(&shell.paths, &path).await
+pub async fn open_directory(shell: Shared<'_>, path: String) -> Result<(), Failure> {
+    directories::open(&shell.paths, &path).await
 }
 
 /// Saves a text in the downloads directory, and returns the file.

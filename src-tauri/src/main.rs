@@ -18,7 +18,7 @@ mod bridge;
 mod calls;
 mod choice;
 mod commands;
-mod folders;
+mod directories;
 mod instance;
 mod news;
 mod notify;
@@ -109,7 +109,7 @@ fn run(paths: Paths, first: First, in_background: bool) -> tauri::Result<()> {
             commands::hold,
             commands::listen,
             commands::notices,
-            commands::open_folder,
+            commands::open_directory,
             commands::quit,
             commands::retry,
             commands::save_text,

@@ -113,7 +113,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<DriveStatus, _, _>("/v1/drives/{name}/pause", "Pauses uploads", routes::pause),
         post::<DriveStatus, _, _>("/v1/drives/{name}/resume", "Resumes uploads", routes::resume),
         get::<Vec<Pin>, _, _>("/v1/drives/{name}/pins", "The pins of a drive", routes::pins_of),
-        get::<Vec<FolderEntry>, _, _>("/v1/drives/{name}/folder", "The entries of a folder of a mounted drive, and how much of each is here", routes::folder).asks::<ListFolder>(),
+        get::<Vec<DirectoryEntry>, _, _>("/v1/drives/{name}/directory", "The entries of a directory of a mounted drive, and how much of each is here", routes::directory).asks::<ListDirectory>(),
         get::<Vec<Queued>, _, _>("/v1/drives/{name}/queue", "The upload queue", routes::queue),
         post::<Nothing, _, _>("/v1/drives/{name}/upload-now", "Starts uploading pending changes, and retries failed uploads", routes::upload_now),
         post::<Nothing, _, _>("/v1/drives/{name}/prefetch/stop", "Stops fetching the data that was read first at the last openings", routes::stop_prefetch),

@@ -201,13 +201,13 @@ pub async fn map(State(drives): State<Shared>, Path(name): Path<String>) -> Resp
     plain(drives.get(&name).and_then(|drive| drive.map()))
 }
 
-pub async fn folder(
+pub async fn directory(
     State(drives): State<Shared>,
     Path(name): Path<String>,
-    Query(asked): Query<api::ListFolder>,
+    Query(asked): Query<api::ListDirectory>,
 ) -> Response {
     match drives.get(&name) {
-        Ok(drive) => plain(drive.folder(&asked.path).await),
+        Ok(drive) => plain(drive.directory(&asked.path).await),
         Err(failure) => Refused(failure).into_response(),
     }
 }

@@ -1,5 +1,5 @@
 //! The process itself: it carries out orders, one scan after the other, and reports changes in between. Directories are listed in parallel:
-//! a scan may take minutes, and a person who opens a folder waits for the list.
+//! a scan may take minutes, and a person who opens a directory waits for the list.
 
 #[cfg(test)]
 use super::Blind;

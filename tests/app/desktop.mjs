@@ -104,7 +104,7 @@ async function window({ a, session, page, store, screens }) {
     await refused("__TAURI__.core.invoke('plugin:window|close')");
     await refused("__TAURI__.core.invoke('plugin:event|listen', { event: 'x', target: { kind: 'Any' }, handler: 1 })");
     await refused("__TAURI__.core.invoke('plugin:path|resolve_directory', { directory: 1 })");
-    const open = (path) => `__TAURI__.core.invoke('open_folder', ${JSON.stringify({ path })}).then(() => 'opened')`;
+    const open = (path) => `__TAURI__.core.invoke('open_directory', ${JSON.stringify({ path })}).then(() => 'opened')`;
     for (const path of ['/etc', `${a.mnt}/..`, `${a.mnt}/notes.txt`]) {
       assert.match(String(await page.promised(`${open(path)}.catch((why) => why.code)`)), /^not_found$/, path);
     }

@@ -148,9 +148,9 @@ const PARTS = {
       ...{ bytes: 5e9, ready_bytes: some(index + turn, 5e9), files_total: 5000, files_ready: some(index + turn, 5000) },
       at: '2026-11-20T10:00:00Z',
     })),
-  folder: () =>
+  directory: () =>
     Array.from({ length: 20_000 }, (_, index) => ({
-      ...{ name: `${index < 50 ? 'folder' : 'file'}-${index}`, kind: index < 50 ? 'folder' : 'file' },
+      ...{ name: `${index < 50 ? 'folder' : 'file'}-${index}`, kind: index < 50 ? 'directory' : 'file' },
       ...{ bytes: some(index, 1e9), local_bytes: some(index, 1e8), pinned_by: null },
       state: index < 50 ? null : STATES[index % STATES.length],
     })),

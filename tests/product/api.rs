@@ -381,23 +381,23 @@ fn reports_files_map_and_queue_of_an_open_drive() {
     std::fs::write(mountpoint.join("note"), "short").unwrap();
     daemon.post("/v1/drives/d/sync", &json!({}));
 
-    let folder = |path: &str| daemon.get(&format!("/v1/drives/d/folder?path={path}"));
-    let named = |folder: &Value, name: &str| {
-        folder.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone()
+    let directory = |path: &str| daemon.get(&format!("/v1/drives/d/directory?path={path}"));
+    let named = |directory: &Value, name: &str| {
+        directory.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone()
     };
     // Hardly any of a new drive is in use.
     let map = daemon.get("/v1/drives/d/map");
     assert!(map["cells"].as_array().unwrap().iter().any(|cell| cell == "empty"), "{map}");
 
-    let root = folder("");
-    assert_eq!((&root, named(&root, "photos")["state"].clone()), (&folder("."), Value::Null));
+    let root = directory("");
+    assert_eq!((&root, named(&root, "photos")["state"].clone()), (&directory("."), Value::Null));
     let note = json!({"name": "note", "kind": "file", "bytes": 5, "local_bytes": 5, "state": "available", "pinned_by": null});
     assert_eq!(named(&root, "note"), note);
     daemon.post("/v1/pins", &json!({"paths": [mountpoint.join("photos")]}));
-    assert_eq!(named(&folder(""), "photos")["state"], "always_keep");
-    let one = named(&folder("photos"), "one");
+    assert_eq!(named(&directory(""), "photos")["state"], "always_keep");
+    let one = named(&directory("photos"), "one");
     assert_eq!((one["state"].as_str(), one["pinned_by"].as_str()), (Some("always_keep"), Some("photos")));
-    assert_eq!(daemon.ask("GET", "/v1/drives/d/folder?path=none", None).document()["code"], "not_found");
+    assert_eq!(daemon.ask("GET", "/v1/drives/d/directory?path=none", None).document()["code"], "not_found");
 
     // New data is in the journal for a moment.
     daemon.status_when(|status| status["cache"]["pinned_bytes"].as_u64().unwrap() >= 300_000);

@@ -97,7 +97,7 @@ impl World {
         self.proxy.cut_all();
     }
 
-    /// Waits until the folder `kept` in its current state is all here.
+    /// Waits until the directory `kept` in its current state is all here.
     fn ready(&self, person: &Person) -> Value {
         let bytes = self.kept.values().map(|bytes| bytes.len().next_multiple_of(4096)).sum();
         ready(person, self.kept.len(), bytes)
@@ -278,7 +278,7 @@ fn pinned_files_stay_available_offline_with_later_changes() {
     let evicted = b.ok(&["evict", &kept]);
     assert!(evicted["bytes_freed"].as_u64().unwrap() >= expected, "{evicted}");
     assert_eq!(b.ok(&["drive", "status", "d"])["pinned_bytes"], 0);
-    // The pin of the root folder ends with the pin of the drive.
+    // The pin of the root directory ends with the pin of the drive.
     b.ok(&["pin", at(&b, "").trim_end_matches('/')]);
     assert_eq!(b.ok(&["unpin", "--drive", "d"])[0]["path"], ".");
     assert_eq!(b.ok(&["pins"]), serde_json::json!([]));
@@ -353,7 +353,7 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     b.refused(&["wait", &large], 1, "full");
     b.ok(&["pin", &kept, "--wait"]);
 
-    // A folder that has grown too large for the cache is not reported as kept, although all of it was here for a moment.
+    // A directory that has grown too large for the cache is not reported as kept, although all of it was here for a moment.
     let grown = Path::new(&kept).join("grown");
     std::fs::write(&grown, Random(12).bytes(LARGE_BYTES)).unwrap();
     sh(&b.machine.mountpoint(), "sync kept/grown");
@@ -401,17 +401,17 @@ fn refuses_pins_that_do_not_fit_and_waits_as_asked() {
     b.ok(&["drive", "close", "d", "--wait"]);
 }
 
-/// Asks a service for the contents of a folder of drive `d`.
-fn folder(machine: &Machine, path: &str) -> Value {
+/// Asks a service for the contents of a directory of drive `d`.
+fn directory(machine: &Machine, path: &str) -> Value {
     let mut stream = UnixStream::connect(machine.runtime.join("daemon.sock")).unwrap();
-    write!(stream, "GET /v1/drives/d/folder?path={path} HTTP/1.0\r\nHost: holdall\r\n\r\n").unwrap();
+    write!(stream, "GET /v1/drives/d/directory?path={path} HTTP/1.0\r\nHost: holdall\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[test]
-fn an_unlisted_folder_fails_soon_and_delays_no_others() {
+fn an_unlisted_directory_fails_soon_and_delays_no_others() {
     const NAMES: usize = 3000;
     let world = World::new(NEAR, Fault::CutBeforeBody);
     let a = &world.a;
@@ -429,7 +429,7 @@ fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     let near = b.machine.mountpoint().join("near");
     std::fs::create_dir(&near).unwrap();
     std::fs::write(near.join("file"), "near").unwrap();
-    assert_eq!(folder(&b.machine, "near")[0]["name"], "file");
+    assert_eq!(directory(&b.machine, "near")[0]["name"], "file");
     world.cut();
 
     // The time counts from the beginning, even if nothing can be read.
@@ -437,12 +437,12 @@ fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     let failure = b.refused(&["wait", &at(&b, "far"), "--timeout", "2s"], 1, "failed");
     assert!(failure["message"].as_str().unwrap().contains("2 s"), "{failure}");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    // A listing of a folder that is here waits neither for that nor for a listing of a missing one.
+    // A listing of a directory that is here waits neither for that nor for a listing of a missing one.
     std::thread::scope(|scope| {
         let machine = &b.machine;
-        let looking = scope.spawn(move || folder(machine, "far"));
+        let looking = scope.spawn(move || directory(machine, "far"));
         std::thread::sleep(Duration::from_secs(1));
-        assert_eq!(folder(&b.machine, "near")[0]["name"], "file");
+        assert_eq!(directory(&b.machine, "near")[0]["name"], "file");
         assert!(!looking.is_finished(), "nothing that was asked for had to wait");
         let failure = looking.join().unwrap();
         assert_eq!(failure["code"], "offline", "{failure}");
@@ -452,7 +452,7 @@ fn an_unlisted_folder_fails_soon_and_delays_no_others() {
     world.mend();
     let mut listed = Value::Null;
     wait_until("it can be looked into", || {
-        listed = folder(&b.machine, "far");
+        listed = directory(&b.machine, "far");
         listed.is_array()
     })
     .unwrap_or_else(|()| panic!("{listed}"));

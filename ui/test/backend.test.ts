@@ -165,21 +165,21 @@ describe('the daemon by way of the desktop app', () => {
       },
       invoke: async (command, args) => {
         asked.push(command);
-        if (command === 'open_folder') throw failure;
+        if (command === 'open_directory') throw failure;
         if (command === 'tell_page')
           (args?.['channel'] as { onmessage: (message: unknown) => void }).onmessage({ go: '#/settings' });
         if (command === 'notices') return { network: false };
         return command === 'autostart' ? true : '/home/ann/Downloads/key.txt';
       },
     };
-    const { desktop, openFolder, saveText } = new TauriBackend(core);
+    const { desktop, openDirectory, saveText } = new TauriBackend(core);
     const said: unknown[] = [];
     desktop.hear((message) => said.push(message));
     expect(said).toEqual([{ go: '#/settings' }]);
     expect(await desktop.autostart()).toBe(true);
     expect(await desktop.notices()).toEqual({ network: false });
     expect(await saveText('key.txt', 'k')).toBe('/home/ann/Downloads/key.txt');
-    await expect(openFolder('/etc')).rejects.toMatchObject({ failure });
+    await expect(openDirectory('/etc')).rejects.toMatchObject({ failure });
     await desktop.stay();
     expect(asked.at(-1)).toBe('stay');
   });

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { FolderEntry } from '../src/backend/shapes';
+import type { DirectoryEntry } from '../src/backend/shapes';
 import { changes, coveredBy, move, parent, ROWS, rows, stateOf, tick, toggle, type Wishes } from '../src/lib/tree';
 
-const entry = (name: string, kind: FolderEntry['kind'] = 'folder'): FolderEntry =>
-  ({ name, kind, bytes: 1, local_bytes: 0, state: 'online_only', pinned_by: null }) as FolderEntry;
+const entry = (name: string, kind: DirectoryEntry['kind'] = 'directory'): DirectoryEntry =>
+  ({ name, kind, bytes: 1, local_bytes: 0, state: 'online_only', pinned_by: null }) as DirectoryEntry;
 const none: Wishes = new Map();
 
 describe('boxes', () => {
@@ -56,7 +56,7 @@ describe('the tree', () => {
     ]);
   });
 
-  it('shows of a folder with very many files the first, and how many more there are', () => {
+  it('shows of a directory with very many files the first, and how many more there are', () => {
     const files = Array.from({ length: ROWS + 3 }, (_, index) => entry(`f${index}`, 'file'));
     const many = new Map([
       ['', [entry('a'), entry('z', 'file')]],
@@ -86,21 +86,21 @@ describe('the tree', () => {
     expect([parent('a/b'), parent('a'), parent('')]).toEqual(['a', '', undefined]);
   });
 
-  it('tells how a folder is once all that is below it was looked at', () => {
-    const file = (name: string, state: FolderEntry['state']) => ({ ...entry(name, 'file'), state });
-    const inside = (...files: FolderEntry[]) =>
+  it('tells how a directory is once all that is below it was looked at', () => {
+    const file = (name: string, state: DirectoryEntry['state']) => ({ ...entry(name, 'file'), state });
+    const inside = (...files: DirectoryEntry[]) =>
       new Map([
         ['a', [{ ...entry('b'), state: null }]],
         ['a/b', files],
       ]);
-    const folder = { ...entry('a'), state: null };
-    const how = (...files: FolderEntry[]) => stateOf('a', folder, inside(...files));
+    const directory = { ...entry('a'), state: null };
+    const how = (...files: DirectoryEntry[]) => stateOf('a', directory, inside(...files));
     expect(how(file('x', 'online_only'), file('y', 'online_only'))).toBe('online_only');
     expect(how(file('x', 'available'))).toBe('available');
     expect(how(file('x', 'available'), file('y', 'online_only'))).toBe('partly');
     // Not looked at, or empty: nothing is said of it.
     expect(how()).toBeNull();
-    expect(stateOf('a', folder, new Map())).toBeNull();
-    expect(stateOf('a', { ...folder, state: 'always_keep' }, inside(file('x', 'available')))).toBe('always_keep');
+    expect(stateOf('a', directory, new Map())).toBeNull();
+    expect(stateOf('a', { ...directory, state: 'always_keep' }, inside(file('x', 'available')))).toBe('always_keep');
   });
 });

@@ -46,7 +46,7 @@ pub fn opened() -> Value {
     })
 }
 
-/// A folder that is still being downloaded.
+/// A directory that is still being downloaded.
 pub fn pin() -> Value {
     json!({
         "drive": "work", "path": "letters", "at": "/home/ann/Holdall/work/letters", "state": "Syncing",

@@ -28,7 +28,7 @@ pub(in crate::daemon) enum Full {
         /// Left for its user.
         available: u64,
     },
-    /// Inodes: each file, folder and link takes one, however small it is.
+    /// Inodes: each file, directory and link takes one, however small it is.
     Inodes {
         /// Percent used.
         percent: u64,

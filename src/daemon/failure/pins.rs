@@ -141,7 +141,7 @@ pub fn wait_too_late(path: &str, timeout: Duration, here: u64, enough: u64) -> F
 }
 
 /// The entries of the directory are still to come, and the store is away.
-pub fn folder_offline(path: &str, trouble: &str) -> Failure {
+pub fn directory_offline(path: &str, trouble: &str) -> Failure {
     failure(
         Code::Offline,
         format!(
@@ -153,7 +153,7 @@ pub fn folder_offline(path: &str, trouble: &str) -> Failure {
 }
 
 /// The entries of the directory are still to come, or the drive is busy.
-pub fn folder_late(path: &str, after: Duration) -> Failure {
+pub fn directory_late(path: &str, after: Duration) -> Failure {
     failure(
         Code::Failed,
         format!(

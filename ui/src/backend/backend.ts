@@ -66,8 +66,8 @@ export interface Backend {
   stream(path: string, listener: StreamListener): () => void;
   /** Starts the daemon, if that is possible from here. */
   startDaemon?: () => Promise<void>;
-  /** Shows a folder in the file manager, if that is possible from here. */
-  openFolder?: (path: string) => Promise<void>;
+  /** Shows a directory in the file manager, if that is possible from here. */
+  openDirectory?: (path: string) => Promise<void>;
   /** Saves a text, if the browser does not do that itself; returns the file. */
   saveText?: (name: string, text: string) => Promise<string>;
   /** The app around the page, if there is one. */

@@ -58,8 +58,8 @@ export class Client {
   compareFork = (name: string, of: string) => this.post<api.Compared>(fork(name, of, '/compare'), {});
   discardFork = (name: string, of: string) => this.delete(fork(name, of));
 
-  folder = (name: string, path: string) =>
-    this.get<api.FolderEntry[]>(drive(name, `/folder?path=${encodeURIComponent(path)}`));
+  directory = (name: string, path: string) =>
+    this.get<api.DirectoryEntry[]>(drive(name, `/directory?path=${encodeURIComponent(path)}`));
   pins = (name: string) => this.get<api.Pin[]>(drive(name, '/pins'));
   pin = (pin: { paths?: string[]; drive?: string; dry_run?: boolean }, following?: Following) =>
     this.post<api.Pin[]>('/v1/pins', pin, following);

@@ -71,8 +71,8 @@ export class TauriBackend implements Backend {
     await this.#refusing('start_daemon');
   };
 
-  openFolder = async (path: string): Promise<void> => {
-    await this.#refusing('open_folder', { path });
+  openDirectory = async (path: string): Promise<void> => {
+    await this.#refusing('open_directory', { path });
   };
 
   saveText = async (name: string, text: string): Promise<string> => {

@@ -259,7 +259,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/drives/{name}/folder": {
+    "/v1/drives/{name}/directory": {
         parameters: {
             query?: never;
             header?: never;
@@ -269,8 +269,8 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The entries of a folder of a mounted drive, and how much of each is here */
-        get: operations["get_drives_name_folder"];
+        /** The entries of a directory of a mounted drive, and how much of each is here */
+        get: operations["get_drives_name_directory"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1505,7 +1505,7 @@ export interface components {
             evictable_bytes: number;
             /**
              * Format: uint64
-             * @description Folders and names of files; they stay, so that listings need no store.
+             * @description Directories and names of files; they stay, so that listings need no store.
              */
             metadata_bytes: number;
             /**
@@ -1742,7 +1742,7 @@ export interface components {
              */
             journal_limit_bytes: number;
             /**
-             * @description Whether names of files and folders are missing here: without the store, some folders cannot be listed.
+             * @description Whether names of files and directories are missing here: without the store, some directories cannot be listed.
              * @default false
              */
             lacks_metadata: boolean;
@@ -2061,6 +2061,30 @@ export interface components {
             /** @description Whether a directory can be created in it. */
             writable: boolean;
         };
+        /** @description One entry of a directory. Directories below it are not listed. */
+        DirectoryEntry: {
+            /**
+             * Format: uint64
+             * @description Bytes that a file takes on the drive; 0 for a directory, because its contents are not read.
+             */
+            bytes: number;
+            /** @description Its kind. */
+            kind: components["schemas"]["EntryKind"];
+            /**
+             * Format: uint64
+             * @description How many of these bytes are on this device.
+             */
+            local_bytes: number;
+            /** @description Its name. Bytes that are not UTF-8 are shown as U+FFFD. */
+            name: string;
+            /** @description The pin that keeps it: a path relative to the drive's root, or "" for the whole drive. */
+            pinned_by: string | null;
+            /**
+             * @description Its state. A directory is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
+             *     contents are not read.
+             */
+            state: components["schemas"]["EntryState"] | null;
+        };
         /** @description The progress of something, in bytes. */
         Done: {
             /**
@@ -2169,7 +2193,7 @@ export interface components {
              */
             journal_limit_bytes: number;
             /**
-             * @description Whether names of files and folders are missing here: without the store, some folders cannot be listed.
+             * @description Whether names of files and directories are missing here: without the store, some directories cannot be listed.
              * @default false
              */
             lacks_metadata: boolean;
@@ -2311,7 +2335,7 @@ export interface components {
             enabled: boolean;
             /**
              * @description What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
-             *     where the action is show, folder, open, close, pause, resume or upload_now.
+             *     where the action is show, directory, open, close, pause, resume or upload_now.
              */
             id: string;
             /** @description Its text. */
@@ -2320,7 +2344,7 @@ export interface components {
             submenu: components["schemas"]["Entry"][];
         };
         /** @description The kinds of entries. Others, such as links and sockets, are not listed: they have nothing that could be kept. */
-        EntryKind: "folder" | "file";
+        EntryKind: "directory" | "file";
         /** @description How much of an entry is on this device. */
         EntryState: "online_only" | "available" | "always_keep" | "partly";
         /** @description An event. */
@@ -2400,30 +2424,6 @@ export interface components {
             repaired: boolean;
             /** @description What was checked. */
             subject: string;
-        };
-        /** @description One entry of a folder. Folders below it are not listed. */
-        FolderEntry: {
-            /**
-             * Format: uint64
-             * @description Bytes that a file takes on the drive; 0 for a folder, because its contents are not read.
-             */
-            bytes: number;
-            /** @description Its kind. */
-            kind: components["schemas"]["EntryKind"];
-            /**
-             * Format: uint64
-             * @description How many of these bytes are on this device.
-             */
-            local_bytes: number;
-            /** @description Its name. Bytes that are not UTF-8 are shown as U+FFFD. */
-            name: string;
-            /** @description The pin that keeps it: a path relative to the drive's root, or "" for the whole drive. */
-            pinned_by: string | null;
-            /**
-             * @description Its state. A folder is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
-             *     contents are not read.
-             */
-            state: components["schemas"]["EntryState"] | null;
         };
         /** @description A fork: this device's state of a drive, with all its changes, from when another device took the drive over. It is a drive of its own. */
         Fork: {
@@ -3870,7 +3870,7 @@ export interface operations {
             };
         };
     };
-    get_drives_name_folder: {
+    get_drives_name_directory: {
         parameters: {
             query?: {
                 /** @description Its path relative to the drive's root; the root is "." or empty. */
@@ -3891,7 +3891,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["FolderEntry"][];
+                    "application/json": components["schemas"]["DirectoryEntry"][];
                 };
             };
             /** @description It was refused, and nothing was changed */

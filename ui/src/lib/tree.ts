@@ -1,6 +1,6 @@
-//! The folder tree of Keep offline: what is ticked, what that would change, and moving through it by keys.
+//! The directory tree of Keep offline: what is ticked, what that would change, and moving through it by keys.
 
-import type { FolderEntry } from '../backend/shapes';
+import type { DirectoryEntry } from '../backend/shapes';
 
 export type Tick = 'on' | 'off' | 'some';
 
@@ -9,8 +9,8 @@ export type Wishes = ReadonlyMap<string, boolean>;
 
 export const ROOT = '';
 
-export function join(folder: string, name: string): string {
-  return folder === ROOT ? name : `${folder}/${name}`;
+export function join(directory: string, name: string): string {
+  return directory === ROOT ? name : `${directory}/${name}`;
 }
 
 export function parent(path: string): string | undefined {
@@ -19,8 +19,8 @@ export function parent(path: string): string | undefined {
   return cut < 0 ? ROOT : path.slice(0, cut);
 }
 
-function within(path: string, folder: string): boolean {
-  return folder === ROOT || path === folder || path.startsWith(`${folder}/`);
+function within(path: string, directory: string): boolean {
+  return directory === ROOT || path === directory || path.startsWith(`${directory}/`);
 }
 
 /** Whether a path is kept because of a pin at it or above it. */
@@ -56,7 +56,7 @@ export function toggle(path: string, pins: readonly string[], wishes: Wishes): W
   return next;
 }
 
-/** The folder above that keeps this path: a pin covers everything below it, so the box of this path cannot be used. */
+/** The directory above that keeps this path: a pin covers everything below it, so the box of this path cannot be used. */
 export function coveredBy(path: string, pins: readonly string[], wishes: Wishes): string | undefined {
   return after(pins, wishes).find((pin) => pin !== path && within(path, pin));
 }
@@ -66,61 +66,61 @@ export function changes(wishes: Wishes): { keep: string[]; release: string[] } {
   return { keep: of(true), release: of(false) };
 }
 
-/** How many entries of a folder are shown at first. */
+/** How many entries of a directory are shown at first. */
 export const ROWS = 500;
 
 export interface Row {
   path: string;
-  entry: FolderEntry;
+  entry: DirectoryEntry;
   level: number;
   open: boolean;
-  /** Its position among the entries of its folder. */
+  /** Its position among the entries of its directory. */
   position: number;
   count: number;
-  /** The folder whose further entries this row shows: the row itself is no file. */
+  /** The directory whose further entries this row shows: the row itself is no file. */
   more?: string;
 }
 
-const REST = { name: '\0', kind: 'file' } as FolderEntry;
+const REST = { name: '\0', kind: 'file' } as DirectoryEntry;
 
-/** The rows to show, from the known entries of each open folder, as many as `limits` allows. */
+/** The rows to show, from the known entries of each open directory, as many as `limits` allows. */
 export function rows(
-  known: ReadonlyMap<string, readonly FolderEntry[]>,
+  known: ReadonlyMap<string, readonly DirectoryEntry[]>,
   open: ReadonlySet<string>,
   limits: ReadonlyMap<string, number> = new Map(),
 ): Row[] {
   const found: Row[] = [];
-  const walk = (folder: string, level: number) => {
-    const entries = known.get(folder) ?? [];
-    const most = limits.get(folder) ?? ROWS;
+  const walk = (directory: string, level: number) => {
+    const entries = known.get(directory) ?? [];
+    const most = limits.get(directory) ?? ROWS;
     entries.slice(0, most).forEach((entry, index) => {
-      const path = join(folder, entry.name);
-      const isOpen = entry.kind === 'folder' && open.has(path);
+      const path = join(directory, entry.name);
+      const isOpen = entry.kind === 'directory' && open.has(path);
       found.push({ path, entry, level, open: isOpen, position: index + 1, count: entries.length });
       if (isOpen) walk(path, level + 1);
     });
     const count = entries.length;
     if (count > most)
       found.push({
-        path: join(folder, REST.name),
+        path: join(directory, REST.name),
         entry: REST,
         level,
         open: false,
         position: most,
         count,
-        more: folder,
+        more: directory,
       });
   };
   walk(ROOT, 1);
   return found;
 }
 
-/** The state of an entry. An open folder's own state says nothing, so it follows from its entries; other states come from the daemon. */
+/** The state of an entry. An open directory's own state says nothing, so it follows from its entries; other states come from the daemon. */
 export function stateOf(
   path: string,
-  entry: FolderEntry,
-  known: ReadonlyMap<string, readonly FolderEntry[]>,
-): FolderEntry['state'] {
+  entry: DirectoryEntry,
+  known: ReadonlyMap<string, readonly DirectoryEntry[]>,
+): DirectoryEntry['state'] {
   const inside = entry.state ? undefined : known.get(path);
   if (!inside?.length) return entry.state;
   const states = new Set(inside.map((one) => stateOf(join(path, one.name), one, known)));
@@ -144,7 +144,7 @@ export function move(key: string, at: number, shown: readonly Row[]): Move {
     case 'End':
       return { to: shown.length - 1 };
     case 'ArrowRight':
-      if (row.entry.kind !== 'folder') return undefined;
+      if (row.entry.kind !== 'directory') return undefined;
       return row.open ? { to: Math.min(at + 1, shown.length - 1) } : { open: row.path };
     case 'ArrowLeft': {
       if (row.open) return { close: row.path };

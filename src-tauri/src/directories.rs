@@ -16,7 +16,7 @@ pub async fn open(paths: &Paths, path: &str) -> Result<(), Failure> {
     let drives: Vec<DriveStatus> = serde_json::from_value(drives)
         .map_err(|error| failure(Code::Failed, said("app.not_understood", &[("why", &error.to_string())])))?;
     if !is_mountpoint(path, &drives) {
-        return Err(failure(Code::NotFound, said("app.folder.not_a_drive", &[("path", path)])));
+        return Err(failure(Code::NotFound, said("app.directory.not_a_drive", &[("path", path)])));
     }
     let child = Command::new("xdg-open")
         .arg(path)
@@ -39,8 +39,8 @@ fn is_mountpoint(path: &str, drives: &[DriveStatus]) -> bool {
 }
 
 fn no_file_manager(path: &str) -> Failure {
-    let action = said("app.folder.action", &[("path", path)]);
-    Failure { action, ..failure(Code::Failed, text("app.folder.failed")) }
+    let action = said("app.directory.action", &[("path", path)]);
+    Failure { action, ..failure(Code::Failed, text("app.directory.failed")) }
 }
 
 #[cfg(test)]

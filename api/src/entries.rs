@@ -1,29 +1,29 @@
-//! The contents of a folder of a drive, and how much of it is on this device.
+//! The contents of a directory of a drive, and how much of it is on this device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which folder to list.
+/// Which directory to list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ListFolder {
+pub struct ListDirectory {
     /// Its path relative to the drive's root; the root is "." or empty.
     #[serde(default)]
     pub path: String,
 }
 
-/// One entry of a folder. Folders below it are not listed.
+/// One entry of a directory. Directories below it are not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FolderEntry {
+pub struct DirectoryEntry {
     /// Its name. Bytes that are not UTF-8 are shown as U+FFFD.
     pub name: String,
     /// Its kind.
     pub kind: EntryKind,
-    /// Bytes that a file takes on the drive; 0 for a folder, because its contents are not read.
+    /// Bytes that a file takes on the drive; 0 for a directory, because its contents are not read.
     pub bytes: u64,
     /// How many of these bytes are on this device.
     pub local_bytes: u64,
-    /// Its state. A folder is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
+    /// Its state. A directory is `always_keep` where all of it is pinned, `partly` where something below it is, otherwise `null`, because its
     /// contents are not read.
     pub state: Option<EntryState>,
     /// The pin that keeps it: a path relative to the drive's root, or "" for the whole drive.
@@ -34,8 +34,8 @@ pub struct FolderEntry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
     /// A file.
     File,
 }

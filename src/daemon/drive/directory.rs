@@ -2,7 +2,7 @@
 
 use super::Drive;
 use super::scanning::{Piece, ScanError};
-use crate::api::{EntryKind, EntryState, Failure, FolderEntry};
+use crate::api::{EntryKind, EntryState, Failure, DirectoryEntry};
 use crate::daemon::failure;
 use crate::scanner::Named;
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
@@ -18,15 +18,15 @@ const ENTRIES_MAX: usize = 50_000;
 
 impl Drive {
     /// Lists the directory `path`, relative to the drive's root; empty means the root itself.
-    pub async fn folder(&self, path: &str) -> Result<Vec<FolderEntry>, Failure> {
+    pub async fn directory(&self, path: &str) -> Result<Vec<DirectoryEntry>, Failure> {
         let volume = self.live.read().clone().ok_or_else(|| failure::not_mounted(&self.name))?;
         let path = if path.is_empty() { "." } else { path };
         let listed = tokio::time::timeout(PATIENCE, self.listed(path)).await;
         let names = listed.map_err(|_| {
             let shown = self.shown_path(path);
             match &volume.puller().health().borrow().trouble {
-                Some(trouble) => failure::folder_offline(&shown, trouble),
-                None => failure::folder_late(&shown, PATIENCE),
+                Some(trouble) => failure::directory_offline(&shown, trouble),
+                None => failure::directory_late(&shown, PATIENCE),
             }
         })?;
         let names = names.map_err(|error| failure::unscannable(path, &error))?;
@@ -69,14 +69,14 @@ impl Pins<'_> {
     }
 }
 
-fn is_within(path: &str, folder: &str) -> bool {
-    folder == "." || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+fn is_within(path: &str, directory: &str) -> bool {
+    directory == "." || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn entry(folder: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> FolderEntry {
-    let path = match folder {
+fn entry(directory: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> DirectoryEntry {
+    let path = match directory {
         "." => named.name.clone(),
-        folder => format!("{folder}/{}", named.name),
+        directory => format!("{directory}/{}", named.name),
     };
     let pinned_by = pins.over(&path);
     let Some((bytes, runs)) = named.file else {
@@ -84,15 +84,15 @@ fn entry(folder: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> Folder
             Some(_) => Some(EntryState::AlwaysKeep),
             None => pins.below(&path).then_some(EntryState::Partly),
         };
-        let kind = EntryKind::Folder;
-        return FolderEntry { name: named.name, kind, bytes: 0, local_bytes: 0, state, pinned_by };
+        let kind = EntryKind::Directory;
+        return DirectoryEntry { name: named.name, kind, bytes: 0, local_bytes: 0, state, pinned_by };
     };
     let runs: Vec<_> = runs.into_iter().map(|(start, count)| BlockRange::new(start, count)).collect();
     let blocks: u64 = runs.iter().map(BlockRange::count).sum();
     let here = blocks - volume.missing_blocks(&runs).min(blocks);
     let (local_bytes, state) = here_of(bytes, blocks, here);
     let state = if pinned_by.is_some() { EntryState::AlwaysKeep } else { state };
-    FolderEntry { name: named.name, kind: EntryKind::File, bytes, local_bytes, state: Some(state), pinned_by }
+    DirectoryEntry { name: named.name, kind: EntryKind::File, bytes, local_bytes, state: Some(state), pinned_by }
 }
 
 /// The bytes of a file that are here, and its state. A file without blocks (empty, only holes, or stored in the inode) is here.
