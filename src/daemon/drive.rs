@@ -20,7 +20,7 @@ use holdall_core::store::meter::Meter;
 use holdall_core::volume::{OpenError, Over, Volume};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-pub use pins::{Deadline, Keep, What, words};
+pub use pins::words;
 pub(in crate::daemon) use room::LEAST_BYTES as LEAST_CACHE_BYTES;
 pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;

@@ -1,15 +1,24 @@
 //! Requests that name files: each path belongs to the drive that is mounted there.
+//!
+//! What every kind of place needs for them is here and knows no drive: `target` says what a request names, `place` to which mount a path
+//! belongs, and `wait` when waiting for pins ends.
 
-use super::drive::{Deadline, Keep, What};
 use super::drives::Drives;
 use super::failure;
 use super::work::Work;
 use crate::api::{self, Evicted, Failure, Pin};
 use crate::daemon::drive::Drive;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+
+mod place;
+mod target;
+pub mod wait;
+
+pub use target::{Keep, ROOT, What, is_below};
+pub use wait::Deadline;
 
 /// How long to wait for a drive that was open when the service ended.
 const TAKING_UP: Duration = Duration::from_secs(60);
@@ -84,7 +93,7 @@ impl Drives {
         drive: Option<String>,
     ) -> Result<Vec<(Arc<Drive>, What)>, Failure> {
         match (drive, paths.is_empty()) {
-            (Some(name), true) => Ok(vec![(self.get(&name)?, What::Drive)]),
+            (Some(name), true) => Ok(vec![(self.get(&name)?, What::Whole)]),
             (None, false) => {
                 let mut asked: Vec<(Arc<Drive>, Vec<String>)> = Vec::new();
                 for path in paths {
@@ -115,19 +124,21 @@ impl Drives {
 
     /// The same among the mounted drives. Does not access the path itself.
     fn on_mounted(&self, path: &str) -> Result<(Arc<Drive>, String), Failure> {
-        let drives = self.all();
-        let mounted: Vec<_> = drives.iter().filter_map(|drive| Some((drive, drive.mountpoint()?))).collect();
-        let typed = Path::new(path);
-        let is_plain = typed.is_absolute() && !typed.components().any(|part| part == Component::ParentDir);
-        let holders = mounted.iter().filter(|(_, root)| is_plain && typed.starts_with(root));
-        let deepest = holders.max_by_key(|(_, root)| root.components().count());
-        let Some((drive, root)) = deepest else {
-            let roots: Vec<_> = mounted.iter().map(|(_, root)| root.display().to_string()).collect();
-            return Err(failure::on_no_drive(path, &roots));
-        };
-        let below = typed.strip_prefix(root).unwrap_or(typed).components().as_path().to_string_lossy();
-        let below = if below.is_empty() { "." } else { &*below };
-        Ok(((*drive).clone(), below.to_owned()))
+        let mounted: Vec<_> = self
+            .all()
+            .into_iter()
+            .filter_map(|drive| {
+                let root = drive.mountpoint()?;
+                Some((drive, root))
+            })
+            .collect();
+        match place::of_path(path, &mounted) {
+            Some((drive, below)) => Ok((drive.clone(), below)),
+            None => {
+                let roots: Vec<_> = mounted.iter().map(|(_, root)| root.display().to_string()).collect();
+                Err(failure::on_no_drive(path, &roots))
+            }
+        }
     }
 }
 

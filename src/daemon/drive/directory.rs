@@ -2,7 +2,7 @@
 
 use super::Drive;
 use super::scanning::{Piece, ScanError};
-use crate::api::{EntryKind, EntryState, Failure, DirectoryEntry};
+use crate::api::{DirectoryEntry, EntryKind, EntryState, Failure};
 use crate::daemon::failure;
 use crate::scanner::Named;
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
@@ -70,7 +70,8 @@ impl Pins<'_> {
 }
 
 fn is_within(path: &str, directory: &str) -> bool {
-    directory == "." || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    directory == "."
+        || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn entry(directory: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> DirectoryEntry {
@@ -92,7 +93,14 @@ fn entry(directory: &str, named: Named, pins: &Pins<'_>, volume: &Volume) -> Dir
     let here = blocks - volume.missing_blocks(&runs).min(blocks);
     let (local_bytes, state) = here_of(bytes, blocks, here);
     let state = if pinned_by.is_some() { EntryState::AlwaysKeep } else { state };
-    DirectoryEntry { name: named.name, kind: EntryKind::File, bytes, local_bytes, state: Some(state), pinned_by }
+    DirectoryEntry {
+        name: named.name,
+        kind: EntryKind::File,
+        bytes,
+        local_bytes,
+        state: Some(state),
+        pinned_by,
+    }
 }
 
 /// The bytes of a file that are here, and its state. A file without blocks (empty, only holes, or stored in the inode) is here.

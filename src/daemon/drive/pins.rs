@@ -10,7 +10,7 @@ use super::Drive;
 use super::scanning::{Piece, ScanError, Scanner};
 use crate::api::{self, Failure, Pin, PinState};
 use crate::daemon::failure;
-use change::ROOT;
+use crate::daemon::pins::ROOT;
 use holdall_core::units::BLOCK_BYTES;
 use holdall_core::volume::{Pinned, Volume};
 use parking_lot::Mutex;
@@ -23,8 +23,7 @@ use tally::{Figures, Tally};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub use change::{Keep, What, words};
-pub use enough::Deadline;
+pub use change::words;
 
 mod change;
 mod enough;

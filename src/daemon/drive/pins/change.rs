@@ -4,57 +4,14 @@ use super::super::Drive;
 use super::super::scanning::ScanError;
 use super::Kept;
 use super::tally::{Figures, Tally};
-use crate::api::{Action, ActivityKind, Code, Failure, Pin, PinState, Unit};
+use crate::api::{Action, ActivityKind, Code, Failure, Pin, Unit};
 use crate::daemon::failure::{self, failure};
+use crate::daemon::pins::{Keep, ROOT, What, is_below, wait};
 use crate::daemon::work::Work;
 use crate::scanner::Unscannable;
 use crate::sizes::format_bytes;
 use holdall_core::volume::{Pinned, Volume};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How often a waiting client gets the progress.
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
-/// From this many files on, progress counts files and not bytes.
-const MANY_FILES: u64 = 20;
-/// A store that does not answer for this long is away.
-pub(super) const OFFLINE_AFTER: Duration = Duration::from_secs(5);
-/// If something is wrong, and nothing has arrived for this long, waiting ends.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
-/// The root of a drive, as a path.
-pub(super) const ROOT: &str = ".";
-const GOES_ON: &str = "The pin stays. Missing files are downloaded in the background.";
-
-/// The target of a pin request.
-pub enum What {
-    /// Paths, relative to the drive's root.
-    Paths(Vec<String>),
-    /// All of it.
-    Drive,
-}
-
-/// How far to go in keeping files here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Keep them.
-    Do,
-    /// Report what keeping them would mean, or why it is impossible.
-    Try,
-    /// Report how much of them is here, whether they could be kept or not.
-    Look,
-}
-
-/// The target in words: the first path if there are many.
-fn named(what: &What) -> String {
-    match what {
-        What::Drive => "the whole drive".to_owned(),
-        What::Paths(paths) => match &paths[..] {
-            [] => "nothing".to_owned(),
-            [path] => path.clone(),
-            [path, others @ ..] => format!("{path} and {} more", others.len()),
-        },
-    }
-}
 
 impl Drive {
     /// Always keeps files here, or only reports what that would mean. Returns the requested pins.
@@ -88,7 +45,7 @@ impl Drive {
             let mut state = self.pins.state.lock();
             state.lost = None;
             match what {
-                What::Drive => state.whole = true,
+                What::Whole => state.whole = true,
                 What::Paths(_) => {
                     let kept = |tally: Arc<Tally>| Kept {
                         is_seen: !tally.blind.failed,
@@ -102,50 +59,17 @@ impl Drive {
             }
         }
         self.apply_pins(&volume).map_err(|error| self.pins_stay(before, &error))?;
-        if matches!(what, What::Drive) {
+        if matches!(what, What::Whole) {
             // So that its files are counted.
             self.look_at_pins_again();
         }
-        self.note(ActivityKind::Pin, format!("Always kept here from now on: {}.", named(what)));
+        self.note(ActivityKind::Pin, format!("Always kept here from now on: {}.", what.words("drive")));
         Ok(self.asked(what))
     }
 
     /// Waits until all of it is here.
     pub async fn wait_for_pins(self: &Arc<Self>, what: &What, work: &Work) -> Result<Vec<Pin>, Failure> {
-        let waiting = async {
-            let mut away_for = Duration::ZERO;
-            let mut moved = (0, Instant::now());
-            loop {
-                let pins = self.asked(what);
-                let here = pins.iter().map(|pin| pin.ready_bytes).sum();
-                if moved.0 != here {
-                    moved = (here, Instant::now());
-                }
-                if pins.iter().all(Pin::is_ready) {
-                    return Ok(pins);
-                }
-                if let Some(pin) =
-                    pins.iter().find(|pin| matches!(pin.state, PinState::Error | PinState::Closed))
-                {
-                    return Err(failure::pin_stuck(pin));
-                }
-                if let Some(pin) = pins.iter().find(|pin| pin.state == PinState::Paused) {
-                    return Err(failure::pin_paused(pin));
-                }
-                match pins.iter().find(|pin| pin.state == PinState::Offline) {
-                    Some(pin) if away_for >= OFFLINE_AFTER => return Err(failure::pin_offline(pin)),
-                    Some(_) => away_for += PROGRESS_EVERY,
-                    None => away_for = Duration::ZERO,
-                }
-                let troubled = pins.iter().find(|pin| pin.state == PinState::Syncing && pin.reason.is_some());
-                if let Some(pin) = troubled.filter(|_| moved.1.elapsed() >= STUCK_AFTER) {
-                    return Err(failure::pin_stuck(pin));
-                }
-                tell(&pins, work);
-                tokio::time::sleep(PROGRESS_EVERY).await;
-            }
-        };
-        work.unless_interrupted(GOES_ON, waiting).await?
+        wait::until_ready(|| self.asked(what), work).await
     }
 
     /// Removes pins. Returns those that were removed.
@@ -153,14 +77,14 @@ impl Drive {
         let _change = self.pins.changing.lock().await;
         let before = self.pins.state.lock().clone();
         let mut pins = self.asked(what);
-        if matches!(what, What::Drive) && self.pins.state.lock().paths.contains_key(ROOT) {
+        if matches!(what, What::Whole) && self.pins.state.lock().paths.contains_key(ROOT) {
             pins.extend(self.asked(&What::Paths(vec![ROOT.to_owned()])));
         }
         {
             let mut state = self.pins.state.lock();
             match what {
                 // The pin of the root directory is removed together with the drive's.
-                What::Drive => {
+                What::Whole => {
                     let has_root = state.paths.remove(ROOT).is_some();
                     (state.whole_files, state.whole_figures) = (None, Figures::default());
                     if !std::mem::take(&mut state.whole) && !has_root {
@@ -182,7 +106,7 @@ impl Drive {
         }
         if let Ok(scanner) = self.scanner() {
             match what {
-                What::Drive => scanner.forget(ROOT),
+                What::Whole => scanner.forget(ROOT),
                 What::Paths(paths) => paths.iter().for_each(|path| scanner.forget(path)),
             }
         }
@@ -192,7 +116,7 @@ impl Drive {
             None => self.save_pins(),
         };
         applied.map_err(|error| self.pins_stay(before, &error))?;
-        self.note(ActivityKind::Pin, format!("No longer kept here: {}.", named(what)));
+        self.note(ActivityKind::Pin, format!("No longer kept here: {}.", what.words("drive")));
         Ok(pins)
     }
 
@@ -255,7 +179,7 @@ impl Drive {
         tallies: &[(String, Arc<Tally>)],
     ) -> Result<(), Failure> {
         let wanted = match what {
-            What::Drive => Pinned::whole(),
+            What::Whole => Pinned::whole(),
             What::Paths(_) => {
                 let state = self.pins.state.lock();
                 if state.whole {
@@ -272,7 +196,7 @@ impl Drive {
             return Ok(());
         }
         let bytes = match what {
-            What::Drive => needed,
+            What::Whole => needed,
             What::Paths(_) => tallies.iter().map(|(_, tally)| tally.bytes()).sum(),
         };
         Err(failure(
@@ -298,7 +222,7 @@ impl Drive {
     ) -> Result<Vec<Pin>, Failure> {
         let root = self.place.read().as_ref().map(|place| place.mounted.mountpoint().to_owned());
         let state = |is_ready| self.state_of(Some(volume), is_ready, None);
-        if let What::Drive = what {
+        if let What::Whole = what {
             let blocks = volume.data_blocks().await.map_err(|error| failure::pull(&error))?;
             let bytes = blocks * holdall_core::units::BLOCK_BYTES;
             let ready_bytes = volume.status().cached_bytes.min(bytes);
@@ -316,7 +240,7 @@ impl Drive {
     /// The requested pins.
     fn asked(&self, what: &What) -> Vec<Pin> {
         let is_asked = |pin: &Pin| match (what, &pin.path) {
-            (What::Drive, path) => path.is_none(),
+            (What::Whole, path) => path.is_none(),
             (What::Paths(paths), Some(path)) => paths.contains(path),
             (What::Paths(_), None) => false,
         };
@@ -330,20 +254,6 @@ impl Drive {
             (Some(place), path) => place.mounted.mountpoint().join(path).display().to_string(),
             (None, path) => format!("{path} on {}", self.name),
         }
-    }
-}
-
-/// Whether `path` is `other` or below it.
-pub(super) fn is_below(path: &str, other: &str) -> bool {
-    other == ROOT || std::path::Path::new(path).starts_with(other)
-}
-
-fn tell(pins: &[Pin], work: &Work) {
-    let sum = |of: fn(&Pin) -> u64| pins.iter().map(of).sum::<u64>();
-    let files = sum(|pin| pin.files_total);
-    match files >= MANY_FILES {
-        true => work.progress("Ready for offline", sum(|pin| pin.files_ready), files, Unit::Items),
-        false => work.progress("Downloading", sum(|pin| pin.ready_bytes), sum(|pin| pin.bytes), Unit::Bytes),
     }
 }
 
@@ -373,12 +283,6 @@ pub fn words(error: &ScanError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_below_by_whole_names() {
-        assert!(is_below("a/b", "a") && is_below("a", "a") && is_below("a", "."));
-        assert!(!is_below("ab", "a") && !is_below("a", "a/b") && !is_below(".", "a"));
-    }
 
     #[test]
     fn a_size_to_type_is_never_too_small() {

@@ -1,41 +1,21 @@
 //! Waiting until enough of a file is here to begin using it.
 
 use super::super::Drive;
-use super::change::OFFLINE_AFTER;
 use super::tally::Tally;
 use crate::api::{Action, Code, Failure, Unit, Waited};
 use crate::daemon::failure::{self, failure};
+use crate::daemon::pins::Deadline;
+use crate::daemon::pins::wait::{OFFLINE_AFTER, PROGRESS_EVERY};
 use crate::daemon::work::Work;
 use crate::sizes::format_bytes;
 use holdall_core::pull::{Class, PullError};
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
 use holdall_core::volume::{Pinned, Volume};
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
-const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// Blocks to pull at once: enough to fill a link.
 const WINDOW_BLOCKS: u64 = (16 << 20) / BLOCK_BYTES;
-
-/// Until when a client waits.
-pub struct Deadline(Option<(Duration, Instant)>);
-
-impl Deadline {
-    /// After `timeout` from now on; `None` waits for as long as it takes.
-    pub fn after(timeout: Option<Duration>) -> Self {
-        let at = timeout.and_then(|timeout| Some((timeout, Instant::now().checked_add(timeout)?)));
-        Self(at)
-    }
-
-    /// Returns once it has passed, with the length of the timeout.
-    pub async fn passed(&self) -> Duration {
-        let Some((timeout, at)) = self.0 else { return pending().await };
-        tokio::time::sleep_until(at).await;
-        timeout
-    }
-}
 
 impl Drive {
     /// Pulls a file, or everything below a directory, from its beginning until `percent` of it is here.

@@ -1,9 +1,9 @@
 //! Evicting files from the cache because a person wants the space.
 
 use super::super::Drive;
-use super::change::{What, is_below};
 use crate::api::{Evicted, Failure, Unit};
 use crate::daemon::failure;
+use crate::daemon::pins::{What, is_below};
 use crate::daemon::work::Work;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ impl Drive {
         let Some(volume) = self.live.read().clone() else {
             let has_pins = !self.pins.state.lock().paths.is_empty();
             return match what {
-                What::Drive if has_pins => Err(failure::evict_pinned(&self.name, None)),
-                What::Drive => self.evict_closed().await,
+                What::Whole if has_pins => Err(failure::evict_pinned(&self.name, None)),
+                What::Whole => self.evict_closed().await,
                 What::Paths(_) => Err(failure::not_mounted(&self.name)),
             };
         };

@@ -6,8 +6,9 @@
 
 use super::super::Drive;
 use super::super::scanning::{Heard, ScanError, Scanner};
-use super::change::{ROOT, words};
+use super::change::words;
 use super::tally::{Figures, Tally};
+use crate::daemon::pins::ROOT;
 use crate::scanner::{Blind, Unscannable};
 use holdall_core::volume::Volume;
 use std::collections::BTreeMap;
