@@ -3,7 +3,7 @@
 use super::failure::{self, failure};
 use super::limits::Waits;
 use super::registry::{Config, Registry};
-use super::status::{Phase, Shown};
+use super::status::Phase;
 use super::stores::renewable::Renewable;
 use super::stores::{self, FamilyStore, Stores};
 use crate::api::{Action, ActivityKind, Code, Failure, Finding};
@@ -11,7 +11,7 @@ use crate::attach::Site;
 use crate::attach::doctor::{KnownDrive, Service};
 use crate::daemon::drives::Known;
 use crate::sizes::format_bytes;
-pub(super) use figures::forget as forget_figures;
+use figures::Figures;
 use holdall_core::family::{Family, FamilyError, Mode, Unlocked};
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::seal::Cipher;
@@ -26,7 +26,6 @@ pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use usage::Usage;
 use uuid::Uuid;
 
 mod aside;
@@ -85,11 +84,12 @@ pub struct Drive {
     pub(super) live: RwLock<Option<Arc<Volume>>>,
     /// The replicas of the open drive. Held to read them, or to begin and end them.
     pub(super) replicas: Mutex<Option<replicas::Replicas>>,
-    pub(super) shown: Mutex<Shown>,
+    /// The operation under way, or what went wrong, apart from the engine. Held to read or set it.
+    pub(super) phase: Mutex<Phase>,
     /// Where it is mounted. Known even while `open` is held.
     pub(super) place: RwLock<Option<Place>>,
-    /// How full its file system is.
-    pub(super) usage: Arc<Usage>,
+    /// What is shown of it while it is not open, and how full its file system is.
+    pub(super) figures: Figures,
     /// The files that a person always wants to keep here.
     pub(super) pins: pins::Pins,
     /// When a person last stopped a collection of garbage.
@@ -114,7 +114,8 @@ impl Drive {
         tree: Option<sled::Tree>,
         known: Weak<Known>,
     ) -> Arc<Self> {
-        let pins = pins::Pins::load(&registry.directory(name), config.pins);
+        let directory = registry.directory(name);
+        let pins = pins::Pins::load(&directory, config.pins);
         let drive = Arc::new(Self {
             name: name.to_owned(),
             pins,
@@ -130,9 +131,9 @@ impl Drive {
             open: tokio::sync::Mutex::new(None),
             live: RwLock::new(None),
             replicas: Mutex::new(None),
-            shown: Mutex::new(Shown::closed()),
+            phase: Mutex::new(Phase::Closed),
             place: RwLock::new(None),
-            usage: Arc::default(),
+            figures: Figures::new(directory),
             collecting_stopped: Mutex::default(),
             writeback: writeback::Writeback::default(),
             letting_go: Mutex::default(),
@@ -193,7 +194,7 @@ impl Drive {
 
     /// The facts for the doctor, which leaves served drives alone.
     pub fn for_doctor(&self) -> KnownDrive {
-        let is_opening = matches!(self.shown.lock().phase, Phase::Connecting | Phase::Recovering);
+        let is_opening = matches!(*self.phase.lock(), Phase::Connecting | Phase::Recovering);
         let service = match (is_opening, self.live.read().is_some()) {
             (true, _) => Service::Opens,
             (false, true) => Service::Serves,
@@ -205,8 +206,8 @@ impl Drive {
     /// The doctor's finding on a mounted drive that is nearly full.
     pub async fn full_for_doctor(&self) -> Option<crate::api::Finding> {
         let place = self.place.read().clone()?;
-        self.usage.used_bytes(&place).await;
-        let full = self.usage.full()?;
+        self.figures.used_bytes(&place).await;
+        let full = self.figures.full()?;
         let detail = crate::api::words::sentence(&full.reason());
         Some(Finding::new(format!("drive {}", self.name), false, detail, full.action(&self.name)))
     }
@@ -396,7 +397,7 @@ impl Drive {
 
     /// Bytes that must stay in the cache of a closed drive, as far as that is known.
     fn needs_when_opened(&self) -> u64 {
-        let last = self.shown.lock().last.clone();
+        let last = self.figures.last();
         let unsent = last.as_ref().filter(|_| self.is_left_to_upload()).map_or(0, |last| last.dirty_bytes);
         let pinned = self.pins.at_open();
         let stays = match (pinned.is_whole(), last) {

@@ -14,33 +14,10 @@ use holdall_core::volume::{Volume, VolumeStatus};
 
 mod condition;
 
-/// The last shown state, since when, and the other facts that are known without the engine.
-pub struct Shown {
-    /// The operation under way, or what went wrong, apart from the engine.
-    pub phase: Phase,
-    state: DriveState,
-    since_ms: u64,
-    /// The figures from when it was last open.
-    pub(super) last: Option<DriveStatus>,
-}
-
-impl Shown {
-    /// A drive before its first look.
-    pub fn closed() -> Self {
-        Self { phase: Phase::Closed, state: DriveState::Closed, since_ms: now_ms(), last: None }
-    }
-}
-
 impl Drive {
-    /// The last figures were those of a fork that is no longer in the drive's place.
-    pub(super) fn forget_figures(&self) {
-        super::drive::forget_figures(&self.registry.directory(&self.name));
-        self.shown.lock().last = None;
-    }
-
     /// Sets the operation under way.
     pub(super) fn set_phase(&self, phase: Phase) {
-        self.shown.lock().phase = phase;
+        *self.phase.lock() = phase;
     }
 
     /// The current status.
@@ -48,7 +25,7 @@ impl Drive {
         let volume = self.live.read().clone();
         let place = self.place.read().clone();
         let used_bytes = match &place {
-            Some(place) => self.usage.used_bytes(place).await,
+            Some(place) => self.figures.used_bytes(place).await,
             None => 0,
         };
         // Before anything is locked: looking for the forks examines all drives, including this one.
@@ -56,10 +33,10 @@ impl Drive {
         let pins_warning = self.pins.warning(volume.as_deref());
         let config = self.config.lock().clone();
         let now = volume.as_ref().map(|volume| volume.status());
-        let mut shown = self.shown.lock();
+        let (phase, last) = (self.phase.lock().clone(), self.figures.last());
         let mut status = match (&volume, &now) {
-            (Some(volume), Some(now)) => self.of_volume(volume, now, &shown),
-            _ => shown.last.clone().unwrap_or_else(|| self.blank()),
+            (Some(volume), Some(now)) => self.of_volume(volume, now, last.as_ref()),
+            _ => last.unwrap_or_else(|| self.blank()),
         };
         if volume.is_some() {
             let in_memory = self.in_memory_bytes();
@@ -69,7 +46,7 @@ impl Drive {
         let Condition { state, why, needs_login } = condition(&Facts {
             name: self.name.clone(),
             store: config.store.clone(),
-            phase: shown.phase.clone(),
+            phase: phase.clone(),
             engine: now.as_ref().map(engine),
             paused: self.pause(),
             hindrance: self.reached.read().as_ref().and_then(|reached| reached.hindrance()),
@@ -79,40 +56,29 @@ impl Drive {
             pins: pins_warning,
             full: place
                 .as_ref()
-                .and_then(|_| self.usage.full())
+                .and_then(|_| self.figures.full())
                 .map(|full| (full.reason(), full.action(&self.name))),
             taken_by: volume.as_deref().and_then(|volume| self.fork_in(volume)).map(|fork| fork.taken_by),
             has_forks: !forks.is_empty(),
         });
         status.needs_login = needs_login;
-        if shown.state != state {
-            (shown.state, shown.since_ms) = (state, now_ms());
-        }
-        status.draining = shown.phase == Phase::Draining && config.open.is_none();
+        status.draining = phase == Phase::Draining && config.open.is_none();
         status.state = state;
         (status.reason, status.advice) = why.map_or((None, None), |why| (Some(why.reason), why.advice));
-        status.since = time(shown.since_ms);
+        status.since = time(self.figures.since_ms(state));
         status.paused = config.paused;
         status.used_bytes = used_bytes;
         status.proxy = stores::proxy_to(self.stores.limits(), &config.store);
         status.pins = pins;
         status.replicas = replicas;
-        if let (Some(last), true) = (&mut shown.last, volume.is_some()) {
-            last.replicas.clone_from(&status.replicas);
-        }
         status.forks = forks;
         if let Some(place) = place {
             status.mountpoint = Some(place.mountpoint());
             status.block_device = Some(place.block_device);
             status.attach = Some(place.attach);
         }
-        let is_of_a_look = volume.as_ref().is_some_and(|volume| volume.pusher().is_none());
-        if volume.is_some() && (!is_of_a_look || shown.last.is_none()) {
-            let mut last = status.clone();
-            (last.block_device, last.mountpoint, last.attach) = (None, None, None);
-            (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
-            (last.lacks_metadata, last.collecting, last.prefetch_bytes) = (false, None, 0);
-            shown.last = Some(last);
+        if let Some(volume) = &volume {
+            self.figures.keep(&status, volume.pusher().is_none());
         }
         status
     }
@@ -174,7 +140,7 @@ impl Drive {
         }
     }
 
-    fn of_volume(&self, volume: &Volume, now: &VolumeStatus, shown: &Shown) -> DriveStatus {
+    fn of_volume(&self, volume: &Volume, now: &VolumeStatus, last: Option<&DriveStatus>) -> DriveStatus {
         let mut status = self.blank();
         status.size_bytes = now.size_bytes;
         status.cached_bytes = now.cached_bytes;
@@ -197,7 +163,6 @@ impl Drive {
         if now.push.is_none() {
             status.root = Some(volume.opened_root_id().root_name());
             let is_left = self.config.lock().unsent;
-            let last = shown.last.as_ref();
             status.last_commit_at = last.and_then(|last| last.last_commit_at.clone());
             if is_left {
                 let counted =

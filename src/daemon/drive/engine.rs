@@ -363,8 +363,7 @@ impl Drive {
         // If the store cannot be asked now, what it said a moment ago stands.
         let holder = self.holder().await.ok().flatten();
         if holder.is_some() {
-            let blank = self.blank();
-            self.shown.lock().last.get_or_insert(blank).holder.clone_from(&holder);
+            self.figures.keep_holder(holder.as_ref(), self.blank());
             failure.holder = holder.map(Box::new);
         }
         failure
@@ -380,7 +379,7 @@ impl Drive {
             tracing::warn!(drive = self.name, %error, "the cache could not be synced; the journal is replayed");
         }
         *self.live.write() = None;
-        self.figures_all_applied();
+        self.figures.all_applied();
         if let Some((store, reference)) = &opened.reference {
             self.let_go(&**store, reference).await;
             let _ = remove_directory(&self.registry.directory(&self.name).join("look"));

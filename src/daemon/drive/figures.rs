@@ -1,24 +1,152 @@
-//! The figures of a drive that is not open, as they last were: remembered across daemons, only for display.
+//! The figures of a drive: what is shown of it while it is not open, and how full its file system is.
 //!
-//! Whether uploads are pending is decided by the journal and not by these figures: a crash may have changed it since.
+//! The last figures are remembered across daemons, only for display. Whether uploads are pending is decided by the journal and not by these
+//! figures: a crash may have changed it since.
 
 use super::Drive;
-use crate::api::{self, DriveStatus};
+use super::opened::Place;
+use super::usage::{Full, Usage};
+use crate::api::{self, DriveState, DriveStatus, Holder, ReplicaStatus};
 use crate::daemon::registry;
-use crate::daemon::status::Phase;
-use std::path::Path;
+use crate::daemon::status::now_ms;
+use parking_lot::Mutex;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const NAME: &str = "figures.json";
 
-/// The remembered figures; `None` if they cannot be read: they are for display.
-pub(super) fn load(directory: &Path) -> Option<DriveStatus> {
-    serde_json::from_slice(&std::fs::read(directory.join(NAME)).ok()?).ok()
+/// The figures of one drive.
+pub(in crate::daemon) struct Figures {
+    /// The file that remembers them.
+    path: PathBuf,
+    // Held to read or change it, never while waiting.
+    shown: Mutex<Shown>,
+    usage: Arc<Usage>,
 }
 
-pub(in crate::daemon) fn forget(directory: &Path) {
-    // The file may not exist; and if it stays, it is only for display.
-    let _ = std::fs::remove_file(directory.join(NAME));
+/// What was shown last.
+struct Shown {
+    state: DriveState,
+    /// Since when, in milliseconds of the Unix epoch.
+    since_ms: u64,
+    /// The figures from when the drive was last open.
+    last: Option<DriveStatus>,
+}
+
+/// What is known of a closed drive apart from its figures.
+struct Closed {
+    name: String,
+    store: String,
+    /// Whether this computer has changes that the store lacks.
+    is_left_to_upload: bool,
+    /// Whether the drive was open when the service ended.
+    was_open: bool,
+}
+
+impl Figures {
+    /// The figures that are remembered in `directory`; none are shown before [`Drive::recall_figures`].
+    pub fn new(directory: PathBuf) -> Self {
+        let shown = Shown { state: DriveState::Closed, since_ms: now_ms(), last: None };
+        Self { path: directory.join(NAME), shown: Mutex::new(shown), usage: Arc::default() }
+    }
+
+    /// The figures from when the drive was last open, if any are known.
+    pub fn last(&self) -> Option<DriveStatus> {
+        self.shown.lock().last.clone()
+    }
+
+    /// Since when the drive is in `state`, which is shown now, in milliseconds of the Unix epoch.
+    pub fn since_ms(&self, state: DriveState) -> u64 {
+        let mut shown = self.shown.lock();
+        if shown.state != state {
+            (shown.state, shown.since_ms) = (state, now_ms());
+        }
+        shown.since_ms
+    }
+
+    /// Keeps the figures of an open drive. Those of a version that is only looked at are kept only if no others are known.
+    pub fn keep(&self, status: &DriveStatus, is_of_a_look: bool) {
+        let mut shown = self.shown.lock();
+        if let (Some(last), true) = (&mut shown.last, is_of_a_look) {
+            last.replicas.clone_from(&status.replicas);
+            return;
+        }
+        let mut last = status.clone();
+        (last.block_device, last.mountpoint, last.attach) = (None, None, None);
+        (last.pending_pull_bytes, last.batch_bytes, last.batch_done_bytes) = (0, 0, 0);
+        (last.lacks_metadata, last.collecting, last.prefetch_bytes) = (false, None, 0);
+        shown.last = Some(last);
+    }
+
+    /// Another device holds the drive. `blank` is shown with it if no figures are known.
+    pub fn keep_holder(&self, holder: Option<&Holder>, blank: DriveStatus) {
+        self.shown.lock().last.get_or_insert(blank).holder = holder.cloned();
+    }
+
+    /// The status of the drive's replicas when it was last open.
+    pub fn last_replicas(&self) -> Vec<ReplicaStatus> {
+        self.shown.lock().last.as_ref().map_or(Vec::new(), |last| last.replicas.clone())
+    }
+
+    /// The engine has been put down.
+    pub fn all_applied(&self) {
+        if let Some(last) = &mut self.shown.lock().last {
+            all_applied(last);
+        }
+    }
+
+    /// The last figures are those of something else.
+    pub fn forget(&self) {
+        // The file may not exist; and if it stays, it is only for display.
+        let _ = std::fs::remove_file(&self.path);
+        self.shown.lock().last = None;
+    }
+
+    /// The cache was deleted.
+    pub fn without_cache(&self) {
+        let without = |figures: &mut DriveStatus| {
+            (figures.cached_bytes, figures.unapplied_bytes) = (0, 0);
+            figures.cache = api::CacheSplit::default();
+        };
+        if let Some(last) = &mut self.shown.lock().last {
+            without(last);
+        }
+        if let Some(mut figures) = self.load() {
+            without(&mut figures);
+            self.save(&figures);
+        }
+    }
+
+    /// Bytes that files take on the drive that is mounted at `place`; the last figure if no newer one is available soon.
+    pub async fn used_bytes(&self, place: &Place) -> u64 {
+        self.usage.used_bytes(place).await
+    }
+
+    /// The resource that the file system is short of, by the last figure.
+    pub fn full(&self) -> Option<Full> {
+        self.usage.full()
+    }
+
+    /// The remembered figures; `None` if they cannot be read: they are for display.
+    fn load(&self) -> Option<DriveStatus> {
+        serde_json::from_slice(&std::fs::read(&self.path).ok()?).ok()
+    }
+
+    fn save(&self, figures: &DriveStatus) {
+        let text = serde_json::to_vec(figures).expect("the API's types become JSON");
+        if let Err(error) = registry::replace(&self.path, &text) {
+            tracing::warn!(drive = figures.name, %error, "its figures could not be written");
+        }
+    }
+
+    /// Shows the remembered figures of a closed drive, or those of `blank` if all that is known is that uploads are pending.
+    fn recall(&self, closed: Closed, blank: DriveStatus) {
+        let known = self.load().filter(|known| known.uuid == blank.uuid);
+        if known.is_none() && !closed.is_left_to_upload {
+            return;
+        }
+        self.shown.lock().last = Some(recalled(known.unwrap_or(blank), closed));
+    }
 }
 
 /// Putting an engine down applies its journal to the cache.
@@ -28,87 +156,48 @@ fn all_applied(figures: &mut DriveStatus) {
     figures.cache.dirty_bytes += applied;
 }
 
-impl Drive {
-    /// The engine has been put down.
-    pub(super) fn figures_all_applied(&self) {
-        if let Some(last) = &mut self.shown.lock().last {
-            all_applied(last);
-        }
+/// What the figures of an earlier daemon still say about a closed drive. If nothing says how many bytes are pending, the amount is shown as
+/// not counted.
+fn recalled(mut figures: DriveStatus, closed: Closed) -> DriveStatus {
+    all_applied(&mut figures);
+    // If the drive was open, it may have been written to since the figures were counted.
+    let is_counted = figures.unpushed_is_known && !closed.was_open;
+    if closed.is_left_to_upload {
+        figures.set_unsent(if is_counted { figures.unpushed_bytes } else { 0 });
+    } else {
+        (figures.unpushed_bytes, figures.unpushed_is_known) = (0, true);
     }
+    if !(closed.is_left_to_upload && is_counted) {
+        figures.dirty_bytes = 0;
+        // All that is still known of these bytes is that they are here.
+        figures.cache.evictable_bytes += std::mem::take(&mut figures.cache.dirty_bytes);
+    }
+    figures.oldest_dirty_age_ms = 0;
+    // These count from the start of this daemon.
+    (figures.requests, figures.daemon_pid) = (api::ByKind::default(), std::process::id());
+    (figures.sent_bytes, figures.received_bytes) = (0, 0);
+    (figures.sent_by_kind, figures.received_by_kind) = Default::default();
+    (figures.fetched_bytes, figures.fetched_used_bytes) = (0, 0);
+    (figures.name, figures.store) = (closed.name, closed.store);
+    (figures.block_device, figures.mountpoint, figures.attach) = (None, None, None);
+    figures
+}
 
+impl Drive {
     /// Remembers the current figures.
     pub(super) async fn save_figures(&self) {
         let status = self.status().await;
-        let path = self.registry.directory(&self.name).join(NAME);
-        let text = serde_json::to_vec(&status).expect("the API's types become JSON");
-        if let Err(error) = registry::replace(&path, &text) {
-            tracing::warn!(drive = self.name, %error, "its figures could not be written");
-        }
+        self.figures.save(&status);
     }
 
-    /// Shows the remembered figures until the drive is opened. If nothing says how many bytes are pending, the amount is shown as not
-    /// counted.
+    /// Shows the remembered figures until the drive is opened.
     pub(super) fn recall_figures(&self) {
-        let is_left = self.is_left_to_upload();
-        let known =
-            load(&self.registry.directory(&self.name)).filter(|known| known.uuid == self.uuid().to_string());
-        if known.is_none() && !is_left {
-            return;
-        }
-        let mut figures = known.unwrap_or_else(|| self.blank());
-        all_applied(&mut figures);
-        // If the drive was open, it may have been written to since the figures were counted.
-        let is_counted = figures.unpushed_is_known && self.config.lock().open.is_none();
-        if is_left {
-            figures.set_unsent(if is_counted { figures.unpushed_bytes } else { 0 });
-        } else {
-            (figures.unpushed_bytes, figures.unpushed_is_known) = (0, true);
-        }
-        if !(is_left && is_counted) {
-            figures.dirty_bytes = 0;
-            // All that is still known of these bytes is that they are here.
-            figures.cache.evictable_bytes += std::mem::take(&mut figures.cache.dirty_bytes);
-        }
-        figures.oldest_dirty_age_ms = 0;
-        // These count from the start of this daemon.
-        (figures.requests, figures.daemon_pid) = (api::ByKind::default(), std::process::id());
-        (figures.sent_bytes, figures.received_bytes) = (0, 0);
-        (figures.sent_by_kind, figures.received_by_kind) = Default::default();
-        (figures.fetched_bytes, figures.fetched_used_bytes) = (0, 0);
-        (figures.name, figures.store) = (self.name.clone(), self.store_url());
-        (figures.block_device, figures.mountpoint, figures.attach) = (None, None, None);
-        self.shown.lock().last = Some(figures);
-    }
-
-    /// The cache was deleted.
-    pub(super) fn figures_without_cache(&self) {
-        let directory = self.registry.directory(&self.name);
-        let without = |figures: &mut DriveStatus| {
-            (figures.cached_bytes, figures.unapplied_bytes) = (0, 0);
-            figures.cache = api::CacheSplit::default();
+        let closed = Closed {
+            name: self.name.clone(),
+            store: self.store_url(),
+            is_left_to_upload: self.is_left_to_upload(),
+            was_open: self.config.lock().open.is_some(),
         };
-        if let Some(last) = &mut self.shown.lock().last {
-            without(last);
-        }
-        if let Some(mut figures) = load(&directory) {
-            without(&mut figures);
-            let text = serde_json::to_vec(&figures).expect("the API's types become JSON");
-            if let Err(error) = registry::replace(&directory.join(NAME), &text) {
-                tracing::warn!(drive = self.name, %error, "its figures could not be written");
-            }
-        }
-    }
-
-    /// Whether this computer has changes that the store lacks, for a drive that nobody has open.
-    pub(super) fn is_left_to_upload(&self) -> bool {
-        self.may_have_unsent() || self.is_fork_to_upload()
-    }
-
-    /// Continues uploading what a closed drive has, if it was closed before everything was in the store.
-    pub(in crate::daemon) fn upload_in_background(self: &Arc<Self>) {
-        if self.is_closed() && self.is_left_to_upload() {
-            self.set_phase(Phase::Draining);
-            tokio::spawn(self.clone().upload_what_is_left());
-        }
+        self.figures.recall(closed, self.blank());
     }
 }

@@ -49,7 +49,7 @@ impl Drive {
     }
 
     fn describe_fork(&self, name: &str, fork: &Fork, in_place: bool) -> api::Fork {
-        let last = self.shown.lock().last.as_ref().map(|last| last.size_bytes);
+        let last = self.figures.last().map(|last| last.size_bytes);
         let (records, bytes, size_bytes) = match &*self.live.read() {
             Some(volume) => {
                 let status = volume.status();
@@ -215,7 +215,7 @@ impl Drive {
         if let Some(known) = self.known.upgrade() {
             known.lock().insert(name, drive.clone());
         }
-        self.forget_figures();
+        self.figures.forget();
         // All pending changes are the fork's.
         self.remember(|config| config.unsent = false).map_err(|failure| io::Error::other(failure.message))?;
         Ok(Some(drive))

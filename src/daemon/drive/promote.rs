@@ -271,7 +271,7 @@ impl Drive {
         self.tell_former_stores();
         *self.reached.write() = None;
         *self.mode_now.lock() = None;
-        self.forget_figures();
+        self.figures.forget();
         Ok(api::Promoted {
             store: url.clone(),
             root: head.root.root_name(),

@@ -263,7 +263,7 @@ impl Drive {
             return replicas.statuses();
         }
         // The last known status says which versions a replica has.
-        let last = self.shown.lock().last.as_ref().map_or(Vec::new(), |last| last.replicas.clone());
+        let last = self.figures.last_replicas();
         let closed = |config: &ReplicaConfig| {
             let known = last.iter().find(|replica| replica.store == config.store);
             ReplicaStatus {

@@ -104,7 +104,7 @@ impl Drive {
         let _lock = lock_if_there(&directory)?;
         let before = self.closed_cache_bytes();
         empty(&directory).map_err(|error| failure::local(&error))?;
-        self.figures_without_cache();
+        self.figures.without_cache();
         let stayed_bytes = self.closed_cache_bytes();
         Ok(Evicted { bytes_freed: before.saturating_sub(stayed_bytes), stayed_bytes })
     }

@@ -3,6 +3,7 @@
 use super::Drive;
 use crate::api::{self, Failure, Unit};
 use crate::daemon::failure;
+use crate::daemon::status::Phase;
 use crate::daemon::work::Work;
 use holdall_core::push::{Collected, Collecting, Committed, PushError, Pusher, Stage};
 use holdall_core::volume::Volume;
@@ -22,6 +23,19 @@ pub(super) const GOES_ON: &str =
 const COLLECTED_IN_PART: &str = "Only data that no version needs was deleted. The rest can be deleted later.";
 
 impl Drive {
+    /// Whether this computer has changes that the store lacks, for a drive that nobody has open.
+    pub(super) fn is_left_to_upload(&self) -> bool {
+        self.may_have_unsent() || self.is_fork_to_upload()
+    }
+
+    /// Continues uploading what a closed drive has, if it was closed before everything was in the store.
+    pub(in crate::daemon) fn upload_in_background(self: &Arc<Self>) {
+        if self.is_closed() && self.is_left_to_upload() {
+            self.set_phase(Phase::Draining);
+            tokio::spawn(self.clone().upload_what_is_left());
+        }
+    }
+
     /// Writes everything back to the journal, pushes it, and waits for the commit.
     pub async fn sync(self: &Arc<Self>, work: Work) -> Result<api::Synced, Failure> {
         if let Some(open) = &*self.open.lock().await {
