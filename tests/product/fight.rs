@@ -63,14 +63,24 @@ impl Drop for Stopped {
 }
 
 /// Files that a program saves and uploads one by one, until another computer has the drive.
-#[derive(Default)]
 struct Uploads {
     /// The saved files, and how many of them are reported as uploaded. The lock is held only to add to and read it.
     files: Mutex<(Vec<String>, usize)>,
+    /// The number of files that may be uploaded: once another computer has the drive, no upload that begins later succeeds.
+    allowed: AtomicUsize,
     ended: AtomicBool,
 }
 
 impl Uploads {
+    fn new() -> Self {
+        Uploads {
+            files: Mutex::default(),
+            allowed: AtomicUsize::new(usize::MAX),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns once an upload fails because another computer has the drive.
     fn run(&self, machine: &Machine, round: usize) {
         for number in 0.. {
             let name = format!("busy-{round}-{number}");
@@ -83,10 +93,18 @@ impl Uploads {
                 return;
             }
             self.files.lock().unwrap().1 = number + 1;
+            let allowed = self.allowed.load(Ordering::SeqCst);
+            assert!(number < allowed, "two have won: file {number} was uploaded, and only {allowed} may be");
             if self.ended.load(Ordering::SeqCst) {
                 return;
             }
         }
+    }
+
+    /// Another computer has the drive. The upload of the last saved file may have succeeded before that.
+    fn lost(&self) {
+        let files = self.files.lock().unwrap();
+        self.allowed.store(files.0.len(), Ordering::SeqCst);
     }
 
     fn uploaded(&self) -> Vec<String> {
@@ -214,7 +232,7 @@ impl Round<'_> {
 
     /// The loser is stopped during an upload, or the winner during the take-over. Returns the files that the loser has saved.
     fn lose_uploading(&mut self) -> Vec<String> {
-        let (uploads, loser, number) = (Uploads::default(), self.loser, self.number);
+        let (uploads, loser, number) = (Uploads::new(), self.loser, self.number);
         thread::scope(|scope| {
             let _end = EndOf(&uploads);
             let thread = scope.spawn(|| uploads.run(loser, number));
@@ -226,18 +244,16 @@ impl Round<'_> {
                     thread::sleep(Duration::from_millis(self.random.below(300)));
                     let stopped = Stopped::new(self.loser, pid);
                     self.take_over();
+                    uploads.lost();
                     thread::sleep(self.stopped_for);
                     drop(stopped);
                 }
             }
+            uploads.lost();
             // The loser learns the result of an upload that was in progress when the drive was taken.
             wait_until("the conflict", || thread.is_finished()).unwrap();
             thread.join().unwrap();
         });
-        assert!(
-            !uploads.ended.load(Ordering::SeqCst) || uploads.uploaded() != uploads.saved(),
-            "two have won"
-        );
         self.shared.extend(uploads.uploaded());
         assert_has(&self.winner.mountpoint(), self.shared);
         uploads.saved()

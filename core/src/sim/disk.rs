@@ -42,6 +42,7 @@ struct World {
     name_changes: Vec<NameChange>,
     next_file: u64,
     syncs: u64,
+    failed_syncs: u64,
     /// Bytes by which files may still grow.
     free: u64,
     full: bool,
@@ -88,6 +89,7 @@ impl SimDisk {
             name_changes: Vec::new(),
             next_file: 0,
             syncs: 0,
+            failed_syncs: 0,
             free: u64::MAX,
             full: false,
             life: 0,
@@ -137,6 +139,11 @@ impl SimDisk {
             theirs.next_file = ours.next_file;
         }
         copy
+    }
+
+    /// The number of syncs that have failed by chance.
+    pub fn failed_syncs(&self) -> u64 {
+        self.world.lock().failed_syncs
     }
 
     /// Waits until `count` more syncs have begun.
@@ -424,6 +431,7 @@ impl SimFile {
             return Err(io::Error::other("the power was cut"));
         }
         let fails = world.rng.random_ratio(world.faults.sync_fails, 1000);
+        world.failed_syncs += u64::from(fails);
         let file = world.files.get_mut(&self.id).ok_or(ErrorKind::NotFound)?;
         let count = count.min(file.unsynced.len());
         for change in file.unsynced.drain(..count) {

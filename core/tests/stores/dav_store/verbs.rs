@@ -133,14 +133,26 @@ async fn a_missing_store_is_reported_and_not_recreated() {
 async fn recreates_removed_collections() {
     for server in both() {
         let store = begun(&server, "/s/").await;
-        for name in ["seg/00/x", "head/00/x"] {
-            for _ in 0..2 {
-                store.put(name, Bytes::from_static(b"x"), When::Absent).await.unwrap();
-                let top = name.split('/').next().unwrap();
-                std::fs::remove_dir_all(server.root().join("s").join(top)).unwrap();
+        let other = super::store(&server.url("/s/"));
+        let put = async |name: &str, body: String| {
+            store.put(name, body.clone().into(), When::Absent).await.unwrap();
+            assert_eq!(other.get(name, None).await.unwrap().bytes, body, "{name}");
+        };
+        // One is put in place, the other is moved there.
+        for (name, collection) in [
+            ("seg/00/x", "seg"),
+            ("seg/00/x", "seg/00"),
+            ("head/00/x", "head"),
+            ("head/00/x", "head/00"),
+            ("head/00/x", "tmp"),
+        ] {
+            put(name, format!("before {collection} is removed")).await;
+            std::fs::remove_dir_all(server.root().join("s").join(collection)).unwrap();
+            if collection == "tmp" {
+                store.delete(name).await.unwrap();
             }
+            put(name, format!("after {collection} was removed")).await;
+            store.delete(name).await.unwrap();
         }
-        std::fs::remove_dir_all(server.root().join("s/tmp")).unwrap();
-        store.put("head/00/x", Bytes::from_static(b"x"), When::Absent).await.unwrap();
     }
 }
