@@ -8,6 +8,10 @@
 //! 4. Objects that are still unreached are deleted, in steps. Deletions may take hours, so each step first lists refs and HEADs again.
 //!    Objects that a new one reaches stay.
 //!
+//! If the store is restored from a backup, the first commit of a collection fails, since HEAD is another one. But objects may come back before
+//! HEAD does, and are garbage until then. No look at the store can tell them apart, so people must close their drives before they restore
+//! (docs/manual/trouble.md).
+//!
 //! Anything that cannot be read stops the collection: nothing is deleted on a guess. A collection never deletes an object of this epoch
 //! that a root has yet to name. The push task itself runs the collection, so nothing else of this drive is in flight. If a batch was cut
 //! off, its puts that still arrive are garbage, since the batch is packed again under other names. A fenced writer may still put objects,
