@@ -33,6 +33,8 @@ use pages::Pages;
 use parking_lot::Mutex;
 use peer::OwnPeers;
 pub use peer::is_own;
+use renewal::Followed;
+use rustls::ServerConfig;
 use sessions::{Now, Sessions, TOKEN_LIVES};
 use sign_in::Guard;
 use std::net::Ipv4Addr;
@@ -50,6 +52,7 @@ mod listening;
 mod pages;
 mod password;
 mod peer;
+mod renewal;
 mod sessions;
 mod sign_in;
 mod tls;
@@ -347,10 +350,55 @@ fn listen(
     let to = To::Known { by_proxy: identity.is_none() };
     let guard = Guard::new(listening.password.clone());
     let (door, ends) = Door::new(Ours { port: listening.address.port(), to }, Some(guard), inside);
-    let router = router(drives, door.clone());
-    let config = identity.map(|identity| identity.config.clone());
-    let listener = tokio::spawn(listening::serve(listener, config, router));
+    let router = router(drives.clone(), door.clone());
+    let (config, follow) = match identity {
+        None => (None, None),
+        Some(identity) => {
+            let (used, config) = watch::channel(identity.config.clone());
+            let followed =
+                listening.files().map(|files| Followed::new(files.clone(), identity.fingerprint.clone()));
+            (Some(config), followed.map(|followed| (followed, used)))
+        }
+    };
+    let served = listening::serve(listener, config, router);
+    let listener = tokio::spawn(async move {
+        match follow {
+            None => served.await,
+            Some((followed, used)) => tokio::select! {
+                () = served => {}
+                () = follow_renewals(drives, followed, used) => {}
+            },
+        }
+    });
     Serving { door, listener, _ends: ends }
+}
+
+/// Uses a renewed certificate for new connections, and tells about files that cannot be used.
+async fn follow_renewals(drives: Shared, mut followed: Followed, used: watch::Sender<Arc<ServerConfig>>) {
+    loop {
+        tokio::time::sleep(renewal::LOOK_EVERY).await;
+        let looking = tokio::task::spawn_blocking(move || {
+            let found = followed.look();
+            (followed, found)
+        });
+        // A look that panics ends the following, and not the serving.
+        let Ok((after, found)) = looking.await else { return std::future::pending().await };
+        followed = after;
+        match found {
+            None => {}
+            Some(Ok(identity)) => {
+                tracing::info!(fingerprint = identity.fingerprint, "the pages have a renewed certificate");
+                used.send_replace(identity.config);
+            }
+            Some(Err(why)) => {
+                tracing::warn!(why, "the new certificate for the pages cannot be used");
+                let told = format!(
+                    "The new certificate for the pages cannot be used: {why}. The former one stays in use."
+                );
+                drives.activity().note(None, api::ActivityKind::Attention, told);
+            }
+        }
+    }
 }
 
 /// Listens at the port that was asked for; otherwise at the last port, unless another program has it now; otherwise at any port.

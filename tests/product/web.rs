@@ -266,7 +266,7 @@ fn refuses_requests_of_other_origins_or_sessions() {
 }
 
 /// The answer that a process of a user gets.
-fn asks_as(user: u32, port: u16, request: &str) -> String {
+pub fn asks_as(user: u32, port: u16, request: &str) -> String {
     let script = r#"exec 3<>"/dev/tcp/127.0.0.1/$1"; printf '%s' "$2" >&3; cat <&3"#;
     let mut command = Command::new("bash");
     command.args(["-c", script, "bash", &port.to_string(), request]).current_dir("/").uid(user);

@@ -1,6 +1,6 @@
 //! `holdall web --listen` as browsers on other computers and attackers see it: real TLS.
 
-use crate::web::Daemon;
+use crate::web::{Daemon, asks_as};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -51,7 +51,19 @@ impl Browser {
         Browser { port, certificate: CertificateDer::from_pem_file(file).unwrap(), cookie: None }
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    /// Whether the server has the certificate that this browser trusts.
+    fn is_trusted(&self) -> bool {
+        let mut connection = self.connection();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        while connection.is_handshaking() {
+            if connection.complete_io(&mut stream).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn connection(&self) -> ClientConnection {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -59,8 +71,12 @@ impl Browser {
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_root_certificates(roots).with_no_client_auth();
         let name = ServerName::try_from("127.0.0.1").unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut stream = StreamOwned::new(connection, TcpStream::connect(("127.0.0.1", self.port)).unwrap());
+        ClientConnection::new(Arc::new(config), name).unwrap()
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream =
+            StreamOwned::new(self.connection(), TcpStream::connect(("127.0.0.1", self.port)).unwrap());
         let length = body.len();
         let mut request = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\nContent-Length: {length}\r\n",
@@ -238,6 +254,73 @@ fn guessing_behind_a_proxy_delays_only_the_guesser() {
     daemon.told.borrow_mut().push(cookie.split('=').nth(1).unwrap().to_owned());
     let drives = by_proxy(port, "GET", "/v1/drives", &[("Cookie", cookie)], "");
     assert_eq!((drives.status, drives.body.as_str()), (200, "[]"));
+}
+
+#[test]
+fn a_forged_client_gains_another_user_nothing() {
+    const ANOTHER: u32 = 4242;
+    /// Debian's www-data.
+    const PROXY: u32 = 33;
+    assert!(rustix::process::geteuid().is_root(), "only root can be another user");
+    let daemon = Daemon::start();
+    let clear = listen(&daemon, "127.0.0.1:0", &["--no-tls"]).unwrap();
+    let port = clear["url"].as_str().unwrap().strip_prefix("http://127.0.0.1:").unwrap();
+    let port: u16 = port.trim_end_matches('/').parse().unwrap();
+    let sign_in = |user: u32, from: &str, body: &str| {
+        let request = format!(
+            "POST /sign-in HTTP/1.0\r\nHost: name\r\nOrigin: https://name\r\nX-Forwarded-For: {from}\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Answer::of(&asks_as(user, port, &request)).status
+    };
+    for number in 1..=5 {
+        assert_eq!(sign_in(ANOTHER, &format!("192.0.2.{number}"), "password=wrong"), 403);
+    }
+    assert_eq!(sign_in(ANOTHER, "192.0.2.6", FILLED_IN), 429, "another name is no other client");
+    // Nor does the client wait whose name was used.
+    for _ in 0..5 {
+        assert_eq!(sign_in(PROXY, "192.0.2.1", "password=wrong"), 403);
+    }
+    assert_eq!(sign_in(PROXY, "192.0.2.1", "password=wrong"), 429);
+    assert_eq!(sign_in(PROXY, "192.0.2.2", "password=wrong"), 403);
+}
+
+#[test]
+fn a_renewed_certificate_is_used_without_a_restart() {
+    let daemon = Daemon::start();
+    let path = |name: &str| daemon.dir.path().join(name);
+    let renew = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(path("given.pem"), certificate.pem()).unwrap();
+        std::fs::write(path("given-key.pem"), key.serialize_pem()).unwrap();
+        certificate.der().clone()
+    };
+    let first = renew();
+    let (certificate, key) = (path("given.pem"), path("given-key.pem"));
+    let given = ["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let listening = listen(&daemon, "127.0.0.1:0", &given).unwrap();
+    let url = listening["url"].as_str().unwrap();
+    let port = url.strip_prefix("https://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
+    let browser = |certificate| Browser { port, certificate, cookie: None };
+    assert_eq!(browser(first.clone()).get("/sign-in").status, 200);
+
+    let second = renew();
+    crate::bench::wait_until("the renewed certificate is used", || browser(second.clone()).is_trusted())
+        .unwrap();
+    assert!(!browser(first).is_trusted(), "the former one is no longer shown");
+    assert_eq!(browser(second.clone()).get("/sign-in").status, 200);
+
+    std::fs::write(&key, "nonsense").unwrap();
+    let told = || daemon.holdall(&["activity"]).unwrap().to_string();
+    crate::bench::wait_until("it is told", || {
+        told().contains("The new certificate for the pages cannot be used")
+    })
+    .unwrap();
+    assert!(told().contains("given-key.pem"), "{}", told());
+    assert_eq!(browser(second).get("/sign-in").status, 200, "the one in use stays");
 }
 
 #[test]

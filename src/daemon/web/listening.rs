@@ -3,6 +3,7 @@
 //! The setting outlives the daemon, like the sessions: a computer without a screen is managed from elsewhere.
 
 use super::password::{Hashed, LEAST_CHARACTERS, MOST_BYTES};
+use super::peer::Ends;
 use super::tls::{self, Identity};
 use super::tries::network;
 use crate::api::{Action, CertificateFiles, Code, Failure, ListenWeb, ListeningWeb};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -145,6 +146,14 @@ impl Listening {
         }
     }
 
+    /// The files of the certificate that a person provides.
+    pub fn files(&self) -> Option<&CertificateFiles> {
+        match &self.tls {
+            Tls::Given(files) => Some(files),
+            Tls::Own { .. } | Tls::None => None,
+        }
+    }
+
     /// The setting, for people.
     pub fn told(&self, identity: Option<&Identity>) -> ListeningWeb {
         let host = match self.address.ip() {
@@ -161,9 +170,12 @@ impl Listening {
     }
 }
 
-/// Serves until it is dropped. Each connection must send its request in time, and their number is limited.
-pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>, router: Router) {
-    let acceptor = config.map(TlsAcceptor::from);
+/// Serves until it is dropped. A new connection gets the configuration that is current then. Each connection must send its request in time, and their number is limited.
+pub async fn serve(
+    mut listener: TcpListener,
+    config: Option<watch::Receiver<Arc<ServerConfig>>>,
+    router: Router,
+) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let by_client = Arc::new(Mutex::new(HashMap::<IpAddr, usize>::new()));
     let mut connections = JoinSet::new();
@@ -172,8 +184,9 @@ pub async fn serve(mut listener: TcpListener, config: Option<Arc<ServerConfig>>,
         // A connection is closed at once while all places are taken; no single client can take them all.
         let Some(place) = Place::take(&places, &by_client, peer.ip()) else { continue };
         while connections.try_join_next().is_some() {}
-        let router = router.clone().layer(axum::Extension(peer));
-        let acceptor = acceptor.clone();
+        let own = stream.local_addr().ok();
+        let router = router.clone().layer(axum::Extension(Ends { peer, own }));
+        let acceptor = config.as_ref().map(|config| TlsAcceptor::from(config.borrow().clone()));
         connections.spawn(async move {
             let _place = place;
             match acceptor {

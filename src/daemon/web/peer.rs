@@ -8,8 +8,14 @@
 use axum::serve::Listener;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use tokio::net::{TcpListener, TcpStream};
+
+/// People's numbers begin at 1000 (`UID_MIN` in login.defs).
+const SYSTEM_ACCOUNTS: RangeInclusive<u32> = 1..=999;
+/// systemd's users of services with `DynamicUser=` (systemd.exec(5)).
+const DYNAMIC_USERS: RangeInclusive<u32> = 61184..=65519;
 
 /// Accepts connections of this user's and root's processes, and closes all others.
 pub struct OwnPeers(pub TcpListener);
@@ -54,6 +60,31 @@ pub fn is_own(socket: &OwnedFd) -> bool {
             false
         }
     }
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// This end, if the kernel says.
+    pub own: Option<SocketAddr>,
+}
+
+impl Ends {
+    /// Whether the other end may speak for others, as a proxy does: it is on this computer, and belongs to this user, to root or to a
+    /// system account. People's own programs may not. If the kernel does not say whose it is, it may not.
+    pub fn may_be_proxy(self) -> bool {
+        let Some(own) = self.own.filter(|_| self.peer.ip().to_canonical().is_loopback()) else {
+            return false;
+        };
+        owner(self.peer, own).is_ok_and(|uid| is_admitted(uid) || is_system_account(uid))
+    }
+}
+
+/// Whether a user is a service and not a person. `nobody` is not in it: anything may run as nobody.
+fn is_system_account(uid: u32) -> bool {
+    SYSTEM_ACCOUNTS.contains(&uid) || DYNAMIC_USERS.contains(&uid)
 }
 
 fn is_admitted(uid: u32) -> bool {
@@ -141,6 +172,25 @@ mod tests {
         assert_eq!((address("0100:1F90"), address("nonsense")), (None, None));
     }
 
+    #[test]
+    fn a_persons_program_is_no_proxy() {
+        for (uid, expected) in [
+            (33, true),
+            (999, true),
+            (1000, false),
+            (60000, false),
+            (62000, true),
+            (65534, false),
+            (100_033, false),
+        ] {
+            assert_eq!(is_system_account(uid), expected, "{uid}");
+        }
+        let [here, elsewhere] = ["127.0.0.1:1", "192.0.2.1:1"].map(|address| address.parse().unwrap());
+        for (peer, own) in [(here, Some(here)), (here, None), (elsewhere, Some(here))] {
+            assert!(!Ends { peer, own }.may_be_proxy(), "the kernel knows no such connection");
+        }
+    }
+
     #[tokio::test]
     async fn a_connection_of_this_process_is_this_users() {
         let addresses = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
@@ -154,6 +204,7 @@ mod tests {
             let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
             let connected = connected.unwrap();
             assert_eq!(accepted.1, connected.local_addr().unwrap());
+            assert!(Ends { peer: accepted.1, own: accepted.0.local_addr().ok() }.may_be_proxy());
             let owner = owner(accepted.1, accepted.0.local_addr().unwrap()).unwrap();
             assert_eq!(owner, rustix::process::getuid().as_raw());
             let accepted = OwnedFd::from(accepted.0.into_std().unwrap());

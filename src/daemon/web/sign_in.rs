@@ -2,6 +2,7 @@
 
 use super::admission::{Ours, To};
 use super::password::Hashed;
+use super::peer::Ends;
 use super::sessions::Now;
 use super::tries::{Tries, Try};
 use super::{Door, begin};
@@ -13,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -92,10 +93,10 @@ pub async fn style() -> Response {
 /// Signs in a browser that sends the right password.
 pub async fn enter(
     State((door, drives)): State<(Arc<Door>, Shared)>,
-    Extension(from): Extension<SocketAddr>,
+    Extension(ends): Extension<Ends>,
     request: Request,
 ) -> Response {
-    let from = client(from.ip(), door.ours, request.headers());
+    let from = client(ends.peer.ip(), || ends.may_be_proxy(), door.ours, request.headers());
     // A client that announces more data and sends nothing would keep a place.
     let given = tokio::time::timeout(BODY_LIMIT, Form::<Given>::from_request(request, &())).await;
     let (Some(guard), Ok(Ok(Form(given)))) = (&door.guard, given) else {
@@ -123,9 +124,10 @@ pub async fn enter(
     begin(&door.ours.cookie(&secret))
 }
 
-/// The client of a request. A proxy on this computer appends its client to the list that it has received.
-fn client(peer: IpAddr, ours: Ours, headers: &HeaderMap) -> IpAddr {
-    if ours.to != (To::Known { by_proxy: true }) {
+/// The client of a request. A proxy on this computer appends its client to the list that it has received. Other local programs could name
+/// any client, to try passwords without waiting or to make another client wait, so they count as themselves.
+fn client(peer: IpAddr, may_be_proxy: impl Fn() -> bool, ours: Ours, headers: &HeaderMap) -> IpAddr {
+    if ours.to != (To::Known { by_proxy: true }) || !may_be_proxy() {
         return peer;
     }
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
@@ -179,11 +181,16 @@ mod tests {
         let (proxy, other): (IpAddr, IpAddr) = ("127.0.0.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
         let mut headers = HeaderMap::new();
         let ours = |by_proxy| Ours { port: 8443, to: To::Known { by_proxy } };
-        assert_eq!(client(proxy, ours(true), &headers), proxy);
+        assert_eq!(client(proxy, || true, ours(true), &headers), proxy);
         headers.append("x-forwarded-for", HeaderValue::from_static("198.51.100.1, 203.0.113.7"));
         headers.append("x-forwarded-for", HeaderValue::from_static("10.0.0.1, 192.0.2.9"));
-        assert_eq!(client(proxy, ours(true), &headers), other, "the last is what the proxy has seen");
-        assert_eq!(client(proxy, ours(false), &headers), proxy, "anybody can say anything");
+        assert_eq!(
+            client(proxy, || true, ours(true), &headers),
+            other,
+            "the last is what the proxy has seen"
+        );
+        assert_eq!(client(proxy, || false, ours(true), &headers), proxy, "a person's program is no proxy");
+        assert_eq!(client(proxy, || true, ours(false), &headers), proxy, "anybody can say anything");
     }
 
     #[tokio::test]
