@@ -302,8 +302,44 @@ pub enum QueuedKind {
 pub struct ChunkMap {
     /// Bytes of the drive for each cell.
     pub cell_bytes: u64,
-    /// At most 4,096 cells, in order.
+    /// At most 4,096 cells, in order. A cell shows the most remarkable state of anything in it, however little of it is in that state.
     pub cells: Vec<Cell>,
+    /// The true bytes in each state.
+    pub bytes: CellBytes,
+}
+
+/// The bytes in each state of a [`Cell`]. Each block is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CellBytes {
+    /// Only in the store. Free space is not counted, if it is known what files use.
+    pub absent: u64,
+    /// On this device.
+    pub cached: u64,
+    /// On this device, and pinned.
+    pub pinned: u64,
+    /// Not in the store yet.
+    pub dirty: u64,
+    /// On its way to the store.
+    pub uploading: u64,
+    /// Not accepted by the store (it is safe on this device), or returned damaged.
+    pub failed: u64,
+    /// On this device, but empty: it takes no space.
+    pub empty: u64,
+}
+
+impl CellBytes {
+    /// The bytes in a state.
+    pub fn of(&self, state: Cell) -> u64 {
+        match state {
+            Cell::Absent => self.absent,
+            Cell::Cached => self.cached,
+            Cell::Pinned => self.pinned,
+            Cell::Dirty => self.dirty,
+            Cell::Uploading => self.uploading,
+            Cell::Failed => self.failed,
+            Cell::Empty => self.empty,
+        }
+    }
 }
 
 /// The state of a cell. If several apply, the most remarkable one is shown.

@@ -26,11 +26,12 @@ pub fn map(map: &ChunkMap, paint: Paint) -> String {
         [Cell::Absent, Cell::Cached, Cell::Pinned, Cell::Dirty, Cell::Uploading, Cell::Failed, Cell::Empty];
     for cell in cells {
         let look = Look::of(cell);
-        let number = map.cells.iter().filter(|&&other| other == cell).count() as u64;
-        let bytes = format_bytes(map.cell_bytes.saturating_mul(number));
-        legend.row([paint.hue(look.hue, look.glyph), look.word.to_owned(), format!("about {bytes}")]);
+        let bytes = format_bytes(map.bytes.of(cell));
+        legend.row([paint.hue(look.hue, look.glyph), look.word.to_owned(), bytes]);
     }
     text.push_str(&legend.to_string());
+    let each = format_bytes(map.cell_bytes);
+    text.push_str(&format!("Each cell is {each}, and shows the most important state of anything in it.\n"));
     text
 }
 
@@ -58,19 +59,29 @@ impl Look {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::CellBytes;
 
     #[test]
     fn a_map_has_an_address_for_each_row_and_a_legend() {
         let mut cells = vec![Cell::Absent; 64];
         cells.extend([Cell::Cached, Cell::Cached, Cell::Dirty, Cell::Uploading]);
-        let text = map(&ChunkMap { cell_bytes: 1 << 20, cells }, Paint(false));
+        let bytes = CellBytes {
+            absent: 64 << 20,
+            cached: 3 << 20,
+            dirty: 15 << 10,
+            uploading: 1009 << 10,
+            ..CellBytes::default()
+        };
+        let text = map(&ChunkMap { cell_bytes: 1 << 20, cells, bytes }, Paint(false));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("       0 B  {}", "·".repeat(64)));
         assert_eq!(lines[1], "    64 MiB  ■■○↑");
-        assert_eq!(lines[3], "·  Online only                   about 64 MiB");
-        assert_eq!(lines[4], "■  Available on this computer    about 2 MiB");
-        assert_eq!(lines[8], "!  Failed, will be retried       about 0 B");
-        assert_eq!(lines[9], "□  Empty                         about 0 B");
-        assert_eq!(lines.len(), 10);
+        assert_eq!(lines[3], "·  Online only                   64 MiB");
+        assert_eq!(lines[4], "■  Available on this computer    3 MiB");
+        assert_eq!(lines[6], "○  Waiting to upload             15 KiB");
+        assert_eq!(lines[8], "!  Failed, will be retried       0 B");
+        assert_eq!(lines[9], "□  Empty                         0 B");
+        assert_eq!(lines[10], "Each cell is 1 MiB, and shows the most important state of anything in it.");
+        assert_eq!(lines.len(), 11);
     }
 }

@@ -72,7 +72,13 @@ pub fn checked() -> Value {
 }
 
 pub fn map() -> Value {
-    json!({"cell_bytes": 1 << 20, "cells": ["absent", "cached", "dirty", "uploading"]})
+    json!({
+        "cell_bytes": 1 << 20,
+        "cells": ["absent", "cached", "dirty", "uploading"],
+        "bytes": {
+            "absent": 1 << 20, "cached": 1 << 20, "pinned": 0, "dirty": 4096, "uploading": 8192, "failed": 0, "empty": 0
+        }
+    })
 }
 
 pub fn diagnosis() -> Value {

@@ -4,11 +4,14 @@ use super::Drive;
 use crate::api::{self, Action, ActivityKind, Failure, Unit};
 use crate::daemon::failure;
 use crate::daemon::work::Work;
+use amounts::Traffic;
 use holdall_core::drive::check;
 use holdall_core::journal::Place;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS};
 use holdall_core::volume::Volume;
 use std::sync::Arc;
+
+mod amounts;
 
 impl Drive {
     /// Where its chunks are.
@@ -51,7 +54,10 @@ impl Drive {
             }
         };
         let cells = (0..chunks.div_ceil(per_cell)).map(cell).collect();
-        Ok(api::ChunkMap { cell_bytes: per_cell * CHUNK_BLOCKS * BLOCK_BYTES, cells })
+        let used_bytes = Some(self.usage.last_used_bytes()).filter(|used| *used > 0);
+        let traffic = Traffic { is_sending: uploading, is_failing: failing, damage, used_bytes };
+        let bytes = amounts::count(volume, traffic);
+        Ok(api::ChunkMap { cell_bytes: per_cell * CHUNK_BLOCKS * BLOCK_BYTES, cells, bytes })
     }
 
     /// Reads and checks every object of the drive.

@@ -85,6 +85,11 @@ struct Known {
 }
 
 impl Usage {
+    /// The figure as it was last known; 0 if it is not known.
+    pub(super) fn last_used_bytes(&self) -> u64 {
+        self.0.lock().used_bytes
+    }
+
     /// Bytes that files take; the last figure if no newer one is available soon.
     pub(in crate::daemon) async fn used_bytes(self: &Arc<Self>, place: &Place) -> u64 {
         if self.begin() {

@@ -1586,6 +1586,44 @@ export interface components {
         CardAction: "open" | "close" | "pause" | "resume" | "upload_now";
         /** @description The state of a cell. If several apply, the most remarkable one is shown. */
         Cell: "absent" | "cached" | "pinned" | "dirty" | "uploading" | "failed" | "empty";
+        /** @description The bytes in each state of a [`Cell`]. Each block is counted once. */
+        CellBytes: {
+            /**
+             * Format: uint64
+             * @description Only in the store. Free space is not counted, if it is known what files use.
+             */
+            absent: number;
+            /**
+             * Format: uint64
+             * @description On this device.
+             */
+            cached: number;
+            /**
+             * Format: uint64
+             * @description Not in the store yet.
+             */
+            dirty: number;
+            /**
+             * Format: uint64
+             * @description On this device, but empty: it takes no space.
+             */
+            empty: number;
+            /**
+             * Format: uint64
+             * @description Not accepted by the store (it is safe on this device), or returned damaged.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description On this device, and pinned.
+             */
+            pinned: number;
+            /**
+             * Format: uint64
+             * @description On its way to the store.
+             */
+            uploading: number;
+        };
         /** @description The files of a certificate, in PEM. */
         CertificateFiles: {
             /** @description The certificate, followed by the chain that signed it. */
@@ -1621,12 +1659,14 @@ export interface components {
         };
         /** @description Where the chunks of a drive are. */
         ChunkMap: {
+            /** @description The true bytes in each state. */
+            bytes: components["schemas"]["CellBytes"];
             /**
              * Format: uint64
              * @description Bytes of the drive for each cell.
              */
             cell_bytes: number;
-            /** @description At most 4,096 cells, in order. */
+            /** @description At most 4,096 cells, in order. A cell shows the most remarkable state of anything in it, however little of it is in that state. */
             cells: components["schemas"]["Cell"][];
         };
         /** @description Creates a drive from a version of another one. */

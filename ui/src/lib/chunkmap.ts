@@ -1,6 +1,6 @@
 //! Where to draw the cells of the chunk map, and what they add up to.
 
-import type { ChunkMap, DriveStatus } from '../backend/shapes';
+import type { ChunkMap } from '../backend/shapes';
 
 export type CellState = ChunkMap['cells'][number];
 
@@ -44,33 +44,12 @@ export function changed(before: ChunkMap | null, after: ChunkMap): number[] {
 
 export interface Total {
   state: CellState;
-  cells: number;
+  bytes: number;
 }
 
+/** The bytes in each state. Not what the cells add up to: a cell shows its most remarkable state, however few of its bytes have it. */
 export function totals(map: ChunkMap): Total[] {
-  const counts = new Map<CellState, number>();
-  for (const cell of map.cells) counts.set(cell, (counts.get(cell) ?? 0) + 1);
-  return CELL_STATES.map((state) => ({ state, cells: counts.get(state) ?? 0 }));
-}
-
-/**
- * The bytes in a state, as the rest of the page shows them. A cell shows its most remarkable state, however few of its bytes have it, so
- * the cells add up to far more.
- */
-export function totalBytes({ state, cells }: Total, map: ChunkMap, drive: DriveStatus): number {
-  const { cache, cached_bytes, size_bytes, unpushed_bytes, used_bytes } = drive;
-  switch (state) {
-    case 'absent':
-      // Only what files use, where that is known.
-      return Math.max(0, (used_bytes || size_bytes) - cached_bytes);
-    case 'pinned':
-      return cache.pinned_bytes;
-    case 'cached':
-      return cache.metadata_bytes + cache.evictable_bytes;
-    default:
-      // No other figure says how much is empty, or damaged while nothing waits.
-      return Math.min(cells * map.cell_bytes, (state !== 'empty' && unpushed_bytes) || size_bytes);
-  }
+  return CELL_STATES.map((state) => ({ state, bytes: map.bytes[state] }));
 }
 
 export interface Run {
