@@ -7,6 +7,7 @@
 //! Both sides talk over the socket that is its standard input, in lines of JSON: each line to the process is an [`Order`], each line from
 //! it a [`Told`]. Files are reported in pieces, so that neither side holds more than a piece beyond what it wants to remember.
 
+pub use crate::api::FileKind;
 use holdall_helper::Target;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -87,20 +88,6 @@ pub struct Seen {
     pub modified_ns: i64,
     /// The last change of anything of it, as the kernel recorded it.
     pub changed_ns: i64,
-}
-
-/// The kind of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileKind {
-    /// A file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Link,
-    /// A socket, a pipe or a device.
-    Other,
 }
 
 /// An entry of a directory.

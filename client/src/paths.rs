@@ -216,6 +216,21 @@ fn can_others_replace(owner: u32, mode: u32) -> bool {
     !is_trusted || is_open
 }
 
+/// The home directory of this user.
+pub fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| home.is_absolute())
+}
+
+/// The path that a person means: `~` is the home directory. `None` if it begins there, and there is none.
+pub fn expanded(typed: &str) -> Option<PathBuf> {
+    match typed.strip_prefix('~') {
+        Some("") => home(),
+        Some(below) if below.starts_with('/') => Some(home()?.join(below.trim_start_matches('/'))),
+        // As in a shell, this is another user's home directory; here it is a name.
+        Some(_) | None => Some(PathBuf::from(typed)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +242,18 @@ mod tests {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
         };
         Paths::resolve(get, 1000)
+    }
+
+    #[test]
+    fn a_tilde_alone_or_before_a_slash_is_the_home_directory() {
+        let home = home().unwrap();
+        assert_eq!(expanded("~"), Some(home.clone()));
+        for typed in ["~/a/b", "~//a/b"] {
+            assert_eq!(expanded(typed), Some(home.join("a/b")), "{typed}");
+        }
+        for typed in ["/a", "a", "", "~ann/a", "/~/a", "~a"] {
+            assert_eq!(expanded(typed), Some(PathBuf::from(typed)));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::drives::Drives;
 use super::failure::{self, failure};
 use crate::api::words::why;
 use crate::api::{Action, Code, CreateDirectory, Directories, Failure};
+use holdall_client::paths;
 use holdall_helper::mountinfo::{self, Mount};
 use rustix::fs::Access;
 use std::io::{self, ErrorKind};
@@ -75,14 +76,11 @@ async fn look(
 /// An absolute path without `..`, whose meaning would depend on links.
 fn absolute(asked: &str) -> Result<PathBuf, Failure> {
     let no_path = || failure::usage("A path must begin with / or ~/, and must not contain .. as a part.");
-    let home = || std::env::home_dir().ok_or_else(no_path);
     let path = match asked.trim() {
-        "" | "~" => home()?,
-        typed => match typed.strip_prefix("~/") {
-            Some(below) => home()?.join(below),
-            None => PathBuf::from(typed),
-        },
+        "" => paths::home(),
+        typed => paths::expanded(typed),
     };
+    let path = path.ok_or_else(no_path)?;
     let is_strange = path.components().any(|part| part == Component::ParentDir) || asked.contains('\0');
     if path.is_absolute() && !is_strange { Ok(path.components().collect()) } else { Err(no_path()) }
 }

@@ -15,6 +15,7 @@ use crate::attach::{self, Identity};
 use crate::daemon::failure;
 use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
+use holdall_client::paths;
 use holdall_core::device::BlockDevice;
 use holdall_core::units::Epoch;
 use holdall_core::volume::Over;
@@ -378,19 +379,15 @@ enum How {
 
 /// The mount point that a request names.
 pub(super) fn asked_place(path: &str) -> Result<PathBuf, Failure> {
-    match path.strip_prefix("~/") {
-        Some(below) => Ok(home()?.join(below)),
-        None => Ok(PathBuf::from(path)),
-    }
+    paths::expanded(path).ok_or_else(no_home)
 }
 
-fn home() -> Result<PathBuf, Failure> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    home.ok_or_else(|| failure::usage("There is no home directory.").with_actions(Action::ChooseMountPoint))
+fn no_home() -> Failure {
+    failure::usage("There is no home directory.").with_actions(Action::ChooseMountPoint)
 }
 
 fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
-    let parent = home()?.join("Holdall");
+    let parent = paths::home().ok_or_else(no_home)?.join("Holdall");
     std::fs::create_dir_all(&parent).map_err(|error| failure::local(&error))?;
     Ok(parent.join(name))
 }

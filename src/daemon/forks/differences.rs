@@ -5,7 +5,7 @@
 
 use crate::api::{Difference, FileKind, VersionOfFile};
 use crate::daemon::status::time;
-use crate::scanner::{self, Seen};
+use crate::scanner::Seen;
 use std::collections::BTreeMap;
 
 /// The most differences that are listed: a person reads the list.
@@ -36,7 +36,7 @@ pub fn differences(fork: &Outline, current: &Outline) -> (Vec<Difference>, u64) 
 fn is_same(mine: Option<&Seen>, theirs: Option<&Seen>) -> bool {
     match (mine, theirs) {
         (Some(mine), Some(theirs)) => {
-            let is_directory = |seen: &Seen| seen.kind == scanner::FileKind::Directory;
+            let is_directory = |seen: &Seen| seen.kind == FileKind::Directory;
             // The entries of a directory are compared by themselves.
             mine == theirs || is_directory(mine) && is_directory(theirs)
         }
@@ -46,24 +46,18 @@ fn is_same(mine: Option<&Seen>, theirs: Option<&Seen>) -> bool {
 
 /// Whether a directory above, which only one version has, already stands for the path.
 fn is_told_by_directory(path: &str, fork: &Outline, current: &Outline) -> bool {
-    let is_directory =
-        |of: &Outline, path| of.get(path).is_some_and(|seen| seen.kind == scanner::FileKind::Directory);
+    let is_directory = |of: &Outline, path| of.get(path).is_some_and(|seen| seen.kind == FileKind::Directory);
     let above = path.match_indices('/').map(|(at, _)| &path[..at]);
     above.into_iter().any(|above| is_directory(fork, above) != is_directory(current, above))
 }
 
 fn version(of: &Outline, seen: &Seen) -> VersionOfFile {
-    let kind = match seen.kind {
-        scanner::FileKind::File => FileKind::File,
-        scanner::FileKind::Directory => FileKind::Directory,
-        scanner::FileKind::Link => FileKind::Link,
-        scanner::FileKind::Other => FileKind::Other,
-    };
+    let kind = seen.kind;
     let (mut files, mut bytes) = (1, seen.bytes);
     if kind == FileKind::Directory {
         let begins = format!("{}/", seen.path);
         let below = of.range(begins.clone()..).take_while(|(path, _)| path.starts_with(&begins));
-        let below = below.filter(|(_, seen)| seen.kind != scanner::FileKind::Directory);
+        let below = below.filter(|(_, seen)| seen.kind != FileKind::Directory);
         (files, bytes) = below.fold((0, 0), |(files, bytes), (_, seen)| (files + 1, bytes + seen.bytes));
     }
     let modified_ms = u64::try_from(seen.modified_ns / 1_000_000).unwrap_or(0);
@@ -75,7 +69,7 @@ mod tests {
     use super::*;
 
     fn seen(path: &str, inode: u64, changed_ns: i64) -> Seen {
-        let kind = if path.ends_with('/') { scanner::FileKind::Directory } else { scanner::FileKind::File };
+        let kind = if path.ends_with('/') { FileKind::Directory } else { FileKind::File };
         let path = path.trim_end_matches('/').to_owned();
         Seen { path, kind, inode, bytes: 10, modified_ns: 0, changed_ns }
     }
