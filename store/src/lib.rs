@@ -26,6 +26,7 @@ pub mod ours;
 pub mod pace;
 pub mod probe;
 pub mod proxy;
+pub mod remote;
 pub mod retry;
 #[cfg(feature = "s3")]
 pub mod s3;
