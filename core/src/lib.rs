@@ -16,6 +16,7 @@ pub mod evict;
 pub mod ext4;
 pub mod family;
 pub mod fence;
+pub mod folder;
 pub mod fork;
 pub mod format;
 pub mod formats;

@@ -1,0 +1,13 @@
+//! The engine of folders: ordinary files of a remote as a tree of inodes that reads and writes like a local file system. No FUSE in it.
+//!
+//! Three things are kept apart:
+//! * what the remote has, as far as it was listed (`entries`, `inodes`): it can be listed again, so it may be lost;
+//! * what was changed here and is not in the remote yet (`tree`), which the log of operations (`operation`) makes survive a power cut;
+//! * bytes: one local file for each version of a file (`spans`, `backing`). All of them share one virtual space of blocks, so that the
+//!   cache, the pull queue, pins and eviction of drives serve folders as they are.
+//!
+//! The plan of uploads is computed from the difference of the first two (`plan`, pure).
+
+mod node;
+
+pub use node::{Ino, Known, Place};
