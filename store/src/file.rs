@@ -11,11 +11,11 @@
 //! ([`Grammar::mark`]) tells the store from the bare mount point that an unmounted disk leaves behind. A directory that hangs, as on a
 //! network file system whose server is gone, is unreachable too.
 
-mod beneath;
+pub(super) mod beneath;
 mod claim;
 pub mod kinds;
 mod list;
-mod patience;
+pub(super) mod patience;
 mod put;
 
 pub use patience::Limits;
@@ -28,7 +28,7 @@ use beneath::Spot;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use patience::{NoAnswer, Patience, Pulse};
+use patience::{Patience, Pulse};
 use rustix::fs::Access;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -80,16 +80,6 @@ impl FileStore {
         Self { pacer: pacer.clone(), ..self }
     }
 
-    /// Waits until `bytes` bytes may have gone that way.
-    async fn pass(&self, way: Way, bytes: usize) {
-        let (mut gate, mut left) = (self.pacer.gate(way), bytes);
-        while left > 0 {
-            let piece = gate.piece(left);
-            gate.turn(piece).await;
-            left -= piece;
-        }
-    }
-
     /// Makes the directory, for a store that is about to be created. Its parent must exist: if it does not, the address is wrong or a disk
     /// is not mounted.
     pub async fn prepare(&self) -> io::Result<()> {
@@ -112,13 +102,7 @@ impl FileStore {
     ) -> Result<T, StoreError> {
         let (store, name) = (self.clone(), name.to_owned());
         let done = self.patience.run(bytes as u64, move |pulse| work(&store, &name, pulse)).await;
-        done.unwrap_or_else(|none| {
-            let reason = match none {
-                NoAnswer::Late => format!("{} does not answer", self.root.display()),
-                NoAnswer::Panicked(panicked) => panicked.to_string(),
-            };
-            Err(StoreError::Unreachable { reason })
-        })
+        done.unwrap_or_else(|none| Err(none.explain(&self.root)))
     }
 
     /// Whether only this computer changes the directory; an error where this cannot be found out.
@@ -280,7 +264,7 @@ impl Store for FileStore {
         };
         let fetched =
             self.run(name, bytes as usize, move |store, name, _| store.get_now(name, range)).await?;
-        self.pass(Way::Down, fetched.bytes.len()).await;
+        self.pacer.pass(Way::Down, fetched.bytes.len()).await;
         Ok(fetched)
     }
 
@@ -288,7 +272,7 @@ impl Store for FileStore {
         if self.pacer.rate(Way::Up).is_some() {
             // The rate is shared: spend none of it on an object that cannot be put.
             self.run(name, 0, |store, name, _| store.check_writable(name)).await?;
-            self.pass(Way::Up, body.len()).await;
+            self.pacer.pass(Way::Up, body.len()).await;
         }
         self.run(name, body.len(), move |store, name, _| store.put_now(name, &body, &when)).await
     }

@@ -175,6 +175,16 @@ impl Pacer {
         Gate { pacer: self.clone(), way, background, held_up, waiting: None }
     }
 
+    /// Waits until `bytes` bytes may have gone that way.
+    pub async fn pass(&self, way: Way, bytes: usize) {
+        let (mut gate, mut left) = (self.gate(way), bytes);
+        while left > 0 {
+            let piece = gate.piece(left);
+            gate.turn(piece).await;
+            left -= piece;
+        }
+    }
+
     /// Waits until `bytes` may go.
     async fn turn(&self, way: Way, bytes: usize, background: Option<Background>) {
         let begun = Instant::now();
@@ -276,13 +286,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     async fn send(pacer: &Pacer, bytes: u64) -> Duration {
-        let (begun, mut gate) = (Instant::now(), pacer.gate(Way::Up));
-        let mut left = bytes as usize;
-        while left > 0 {
-            let piece = gate.piece(left);
-            gate.turn(piece).await;
-            left -= piece;
-        }
+        let begun = Instant::now();
+        pacer.pass(Way::Up, bytes as usize).await;
         begun.elapsed()
     }
 

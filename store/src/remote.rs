@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
+pub mod file;
 mod path;
 
 pub use path::{Name, NameError, RemotePath};
@@ -142,15 +144,15 @@ pub trait Progress: Send + Sync {
     fn sent(&self, bytes: u64);
 }
 
-/// An upload of a whole file.
+/// An upload of a whole file, or of a symbolic link.
 pub struct Put<'a> {
-    /// Where to.
+    /// Where to. Its directory is there.
     pub path: &'a RemotePath,
-    /// Its bytes.
-    pub content: &'a dyn ReadAt,
+    /// Its bytes. Threads of their own read them. A link has none.
+    pub content: Arc<dyn ReadAt>,
     /// How many.
     pub len: u64,
-    /// What the file has beside its bytes. What others have set and this does not name is kept, where the remote can.
+    /// What the file has beside its bytes, or the link's target. What others have set and this does not name is kept, where the remote can.
     pub meta: &'a Meta,
     /// When it takes effect.
     pub when: Condition,
@@ -279,10 +281,11 @@ impl RemoteError {
 #[async_trait]
 pub trait Remote: Send + Sync + 'static {
     /// One page of the entries of a directory. `NotFound` if there is no such directory; a directory that is there and empty has an empty
-    /// page. An answer that is not a listing is an error, never an empty page.
+    /// page. An answer that is not a listing is an error, never an empty page. A listing of which a page has failed begins again from the
+    /// first page: the remote may have forgotten its place.
     async fn list(&self, directory: &RemotePath, page: Option<&PageToken>) -> Result<Page, RemoteError>;
 
-    /// The entry of a path, with its [`Meta`].
+    /// The entry of a path, with its [`Meta`]. The root's entry has [`Name::of_root`].
     async fn stat(&self, path: &RemotePath) -> Result<Entry, RemoteError>;
 
     /// Bytes of one version of a file: exactly `range`, which lies within its length.
@@ -293,19 +296,18 @@ pub trait Remote: Send + Sync + 'static {
         range: Range<u64>,
     ) -> Result<Bytes, RemoteError>;
 
-    /// Uploads a file. Returns its entry, of which the length is the one that was sent: a server that answers well and stored something
-    /// else is an error.
+    /// Uploads a file or a link. Returns its entry, of which a file's length is the one that was sent: a server that answers well and
+    /// stored something else is an error. A directory of that name is [`RemoteError::Changed`], under every condition.
     async fn write(&self, put: Put<'_>) -> Result<Entry, RemoteError>;
 
-    /// Changes what a file has beside its bytes. `version` is the one whose bytes stay. Returns the new entry.
-    async fn set_meta(
-        &self,
-        path: &RemotePath,
-        version: &Version,
-        meta: &Meta,
-    ) -> Result<Entry, RemoteError>;
+    /// Changes what a file or directory has beside its bytes. `version` is the one whose bytes stay; of a directory and the root, it is not
+    /// compared. A `mode` or `mtime` of `None` stays as it is. Of the attributes, exactly `meta.xattrs` are left, and others' kinds beside
+    /// `user.`. Returns the new entry, whose version may be another one.
+    async fn set_meta(&self, path: &RemotePath, version: &Version, meta: &Meta)
+    -> Result<Entry, RemoteError>;
 
-    /// Copies or moves a file, or, where [`Facts::moves_trees`], a directory, at the server. `version` is the one that is meant at `from`.
+    /// Copies or moves a file or link, or moves, where [`Facts::moves_trees`], a directory, at the server. `version` is the one that is
+    /// meant at `from`; of a directory, it is not compared. `when` is about `to`. Returns the entry at `to`.
     async fn relocate(
         &self,
         from: &RemotePath,
@@ -315,10 +317,10 @@ pub trait Remote: Send + Sync + 'static {
         how: Relocation,
     ) -> Result<Entry, RemoteError>;
 
-    /// Removes a file.
+    /// Removes a file or link. A directory of that name is [`RemoteError::Changed`].
     async fn remove(&self, path: &RemotePath, when: Condition) -> Result<(), RemoteError>;
 
-    /// Makes a directory, whose parent is there. One that is there already is no error.
+    /// Makes a directory, whose parent is there. One that is there already is no error; a file of that name is [`RemoteError::Changed`].
     async fn make_directory(&self, path: &RemotePath) -> Result<Entry, RemoteError>;
 
     /// Removes a directory that has nothing in it; never a tree.

@@ -40,12 +40,22 @@ pub fn spot(root: &Path, name: &str) -> io::Result<Spot> {
 
 /// The directory `name` below `root`; "" is the root itself. Only the root may be reached over links.
 pub fn directory(root: &Path, name: &str) -> io::Result<OwnedFd> {
-    let root = rustix::fs::open(root, DIRECTORY, Mode::empty())?;
+    let root = self::root(root)?;
+    if !name.is_empty() && !names::stays_below(name) {
+        return Err(Errno::XDEV.into());
+    }
+    below(root, name)
+}
+
+/// A root, which may be reached over links.
+pub fn root(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, DIRECTORY, Mode::empty())?)
+}
+
+/// The directory `name` below an open root; "" is the root itself. The name has no `..`, and no `/` at its ends.
+pub fn below(root: OwnedFd, name: &str) -> io::Result<OwnedFd> {
     if name.is_empty() {
         return Ok(root);
-    }
-    if !names::stays_below(name) {
-        return Err(Errno::XDEV.into());
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     for _ in 0..TRIES {

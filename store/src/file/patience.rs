@@ -6,6 +6,7 @@
 //! that waits for a place gets an error as well. Once the directory answers, the calls left behind end by themselves and free their places.
 //! Their effect is that of a request whose answer was lost.
 
+use crate::store::StoreError;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,17 @@ pub enum NoAnswer {
     Late,
     /// The work panicked.
     Panicked(JoinError),
+}
+
+impl NoAnswer {
+    /// What it means for the caller.
+    pub fn explain(self, root: &Path) -> StoreError {
+        let reason = match self {
+            NoAnswer::Late => format!("{} does not answer", root.display()),
+            NoAnswer::Panicked(panicked) => panicked.to_string(),
+        };
+        StoreError::Unreachable { reason }
+    }
 }
 
 /// A sign of life of one call.

@@ -1,5 +1,6 @@
 //! Names and paths of a remote's files. A name that no file system can show, or that would lead elsewhere, does not become a [`Name`].
 
+use super::UPLOAD_PREFIX;
 use std::fmt;
 
 /// The name of a file in its directory: 1 to 255 bytes of UTF-8 without `/` and NUL, not `.` or `..`.
@@ -29,6 +30,16 @@ impl Name {
             text if text.len() > Self::BYTES_MAX => Err(NameError::TooLong),
             text => Ok(Self(text.into())),
         }
+    }
+
+    /// The name in the entry of the root, which lies in no directory: it is empty.
+    pub fn of_root() -> Self {
+        Self("".into())
+    }
+
+    /// Whether it is one of Holdall's uploads under way.
+    pub fn is_upload(&self) -> bool {
+        self.0.starts_with(UPLOAD_PREFIX)
     }
 
     /// The name as text.
@@ -78,6 +89,16 @@ impl RemotePath {
     pub fn split(&self) -> Option<(Self, Name)> {
         let (parent, name) = self.0.rsplit_once('/').unwrap_or(("", &self.0));
         Some((Self(parent.to_owned()), Name::new(name).ok()?))
+    }
+
+    /// The names that it consists of.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// Whether one of its names is that of an upload under way: there is nothing to see.
+    pub fn is_hidden(&self) -> bool {
+        self.names().any(|name| name.starts_with(UPLOAD_PREFIX))
     }
 
     /// Whether it lies below `directory`, or is it.
