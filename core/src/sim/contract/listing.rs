@@ -71,8 +71,8 @@ async fn pages(place: &Place<'_>) {
     let listed = |page: &crate::store::remote::Page| -> Vec<String> {
         page.entries.iter().map(|entry| entry.name.to_string()).collect()
     };
-    let gone = &listed(&first)[..10];
-    for name in gone {
+    let gone: Vec<_> = listed(&first).into_iter().take(5).collect();
+    for name in &gone {
         place.other.remove(&path(&format!("pages/{name}"))).await;
     }
     for number in 0..10 {

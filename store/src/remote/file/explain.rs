@@ -4,7 +4,7 @@ use super::Tree;
 use crate::store::StoreError;
 use crate::store::remote::{RemoteError, RemotePath};
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, ErrorKind};
 
 impl Tree {
     /// The meaning of an error on `path`. Every call begins with the right root, and works beneath its descriptor. So what is not found is
@@ -12,8 +12,13 @@ impl Tree {
     pub(super) fn explain(&self, path: &RemotePath, error: io::Error) -> RemoteError {
         let (at, reason) = (path.clone(), error.to_string());
         let store_reason = || format!("{}: {error}", self.path.display());
-        let Some(errno) = Errno::from_io_error(&error) else {
-            return StoreError::Unreachable { reason: store_reason() }.into();
+        let errno = match (Errno::from_io_error(&error), error.kind()) {
+            (Some(errno), _) => errno,
+            // Said by this program, and not by the kernel.
+            (None, ErrorKind::NotFound) => Errno::NOENT,
+            (None, ErrorKind::AlreadyExists) => Errno::EXIST,
+            (None, ErrorKind::Unsupported) => Errno::NOTSUP,
+            (None, _) => return StoreError::Unreachable { reason: store_reason() }.into(),
         };
         match errno {
             // A link or a file where a directory was: nothing lies below it.

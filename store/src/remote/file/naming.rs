@@ -12,7 +12,6 @@ use super::{Tree, entry};
 use crate::store::file::beneath::{self, Spot};
 use crate::store::remote::{Condition, Kind, RemoteError, RemotePath, Version};
 use rustix::fs::RenameFlags;
-use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 
 impl Tree {
@@ -43,16 +42,13 @@ impl Tree {
     /// Gives `new` a name that nothing has.
     fn name_new(&self, new: &Spot, target: &Spot) -> io::Result<()> {
         match new.rename_new(target) {
-            Err(error) if error.kind() == ErrorKind::Unsupported => match target.len() {
-                Err(error) if error.kind() == ErrorKind::NotFound => new.rename(target),
-                Err(error) => Err(error),
-                Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-            }
-            .map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Errno::EXIST.into(),
-                _ => error,
-            }),
-            named => named,
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            named => return named,
+        }
+        match target.len() {
+            Err(error) if error.kind() == ErrorKind::NotFound => new.rename(target),
+            Err(error) => Err(error),
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
         }
     }
 
