@@ -57,7 +57,8 @@ impl Tree {
                     self.facts.read_only = Some(error.to_string());
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-                    // It can be read, and nothing more is promised.
+                    // It can be read, and nothing more is promised. An attribute that cannot be set is an error then.
+                    self.has_xattrs = true;
                 }
                 tried => tried.map_err(|error| StoreError::Unreachable {
                     reason: format!("{}: {error}", self.path.display()),
@@ -73,16 +74,21 @@ impl Tree {
         let spot = |leaf: String| Ok::<_, io::Error>(Spot { directory: root.try_clone()?, leaf });
         // é in one character, and in two.
         let (one, other) = (spot(format!("{}-é", self.new_leaf()))?, spot(self.new_leaf())?);
-        let file = one.create()?;
-        other.create()?;
-        let tried = self.try_on(&one, &other, &file);
+        // Nothing is swept meanwhile.
+        let turn = Turn::take(root)?;
+        let tried = one.create().and_then(|file| {
+            other.create()?;
+            self.try_on(&one, &other, &file)
+        });
         for spot in [one, other] {
             let _ = spot.remove();
         }
-        tried
+        self.facts.has_conditions = tried? && kinds::is_local(self.kind) && turn.is_exclusive();
+        Ok(())
     }
 
-    fn try_on(&mut self, one: &Spot, other: &Spot, file: &File) -> io::Result<()> {
+    /// Finds the facts on two files. Returns whether the file system can name files exclusively.
+    fn try_on(&mut self, one: &Spot, other: &Spot, file: &File) -> io::Result<bool> {
         let is_there = |leaf: &str| match entry::stat(&one.directory, leaf) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             found => found.map(|_| true),
@@ -104,10 +110,7 @@ impl Tree {
         let replaces_nothing =
             matches!(one.rename_new(other), Err(error) if error.kind() == ErrorKind::AlreadyExists);
         self.exchanges = naming::exchange(one, other).is_ok();
-        let has_turns = Turn::take(&one.directory)?.is_exclusive();
-        self.facts.has_conditions =
-            kinds::is_local(self.kind) && replaces_nothing && self.exchanges && has_turns;
-        Ok(())
+        Ok(replaces_nothing && self.exchanges)
     }
 }
 

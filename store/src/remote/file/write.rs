@@ -1,7 +1,7 @@
 //! Uploads: fill a temporary file piece by piece, sync it, give it its name, and sync the directory.
 //!
 //! An acknowledged upload survives a power cut, and readers see the old file or the new one, whole. A try that is cut off leaves nothing
-//! worth continuing, since a disk takes a file as fast as it is read: nothing is resumed.
+//! worth continuing, since a disk takes a file as fast as it is read: nothing is resumed, and what is unchanged is written too.
 
 use super::entry::{self, MODE};
 use super::temporary::Temporary;
