@@ -70,7 +70,7 @@ async fn no_save_of_another_program_is_lost_in_a_race() {
                 number += 1;
                 std::fs::write(&new, format!("theirs {number}")).unwrap();
                 std::fs::rename(&new, &at).unwrap();
-                std::thread::sleep(Duration::from_micros(30));
+                std::thread::sleep(Duration::from_micros(u64::from(number % 20) * 100));
                 // An upload that comes too late may be seen for a moment.
                 let is_kept = || base(&std::fs::read_to_string(&at).unwrap()) == number;
                 let waits = (0..100).find(|_| {

@@ -24,7 +24,6 @@ use std::os::unix::fs::FileExt;
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Tree {
-    #[expect(clippy::too_many_arguments, reason = "those of the trait's method")]
     pub(super) fn relocate_now(
         &self,
         from: &RemotePath,
