@@ -40,7 +40,7 @@ async fn sweeps_its_own_leftovers_and_nobody_elses() {
     assert_eq!(names("d"), [own(2), theirs.clone()]);
     drop(under_way);
     remote.abandon(&path("d/a"), b"").await.unwrap();
-    assert_eq!(names("d"), [theirs.clone()]);
+    assert_eq!(names("d"), [theirs]);
     // What another device has under way is no reason to remove a directory.
     let kept = remote.remove_directory(&path("d")).await;
     assert_eq!(kept, Err(RemoteError::NotEmpty(path("d"))));
