@@ -6,7 +6,7 @@
 //! that waits for a place gets an error as well. Once the directory answers, the calls left behind end by themselves and free their places.
 //! Their effect is that of a request whose answer was lost.
 
-use crate::store::StoreError;
+use crate::StoreError;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

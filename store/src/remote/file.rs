@@ -3,14 +3,14 @@
 //! The rules, each argued in the file that keeps it:
 //!
 //! * The root is known by more than its path (`root`). Where it is not there, nothing is found, listed or written.
-//! * Names are resolved beneath the root's descriptor, and no link is followed (`crate::store::file::beneath`). Links are entries of their
+//! * Names are resolved beneath the root's descriptor, and no link is followed (`crate::file::beneath`). Links are entries of their
 //!   own, and devices, pipes and sockets are counted and not shown (`entry`).
 //! * A listing keeps the guarantee of readdir over its pages (`pages`).
 //! * A file is replaced by a complete and durable one (`write`, `temporary`), under its condition (`naming`), in turns (`turn`). A name that
 //!   was a hard link is one of its own afterwards.
 //! * Another file system that is mounted below the root belongs to the tree. While it is not mounted, its mount point is an empty directory,
 //!   and nothing here tells the two apart.
-//! * A directory that hangs keeps a few threads, and callers get errors (`crate::store::file::patience`).
+//! * A directory that hangs keeps a few threads, and callers get errors (`crate::file::patience`).
 
 mod entry;
 mod explain;
@@ -30,11 +30,11 @@ use super::{
     Condition, Entry, Facts, Meta, Name, Page, PageToken, Put, Quota, Relocation, Remote, RemoteError,
     RemotePath, UPLOAD_PREFIX, Version,
 };
-use crate::store::StoreError;
-use crate::store::file::Limits;
-use crate::store::file::beneath::{self, Spot};
-use crate::store::file::patience::{Patience, Pulse};
-use crate::store::pace::{Pacer, Way};
+use crate::StoreError;
+use crate::file::Limits;
+use crate::file::beneath::{self, Spot};
+use crate::file::patience::{Patience, Pulse};
+use crate::pace::{Pacer, Way};
 use async_trait::async_trait;
 use bytes::Bytes;
 use pages::Listings;

@@ -8,7 +8,7 @@
 //! Where inode numbers are made up by the client and change while nobody looks, the tag goes without them.
 
 use super::Tree;
-use crate::store::remote::{Entry, Kind, Meta, Name, Time, Version};
+use crate::remote::{Entry, Kind, Meta, Name, Time, Version};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{Access, AtFlags, FileType, Stat};
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! What an I/O error on a path means.
 
 use super::Tree;
-use crate::store::StoreError;
-use crate::store::remote::{RemoteError, RemotePath};
+use crate::StoreError;
+use crate::remote::{RemoteError, RemotePath};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 

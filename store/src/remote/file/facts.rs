@@ -4,10 +4,10 @@
 
 use super::turn::Turn;
 use super::{Tree, entry, naming};
-use crate::store::StoreError;
-use crate::store::file::beneath::Spot;
-use crate::store::file::kinds;
-use crate::store::remote::{Facts, Time};
+use crate::StoreError;
+use crate::file::beneath::Spot;
+use crate::file::kinds;
+use crate::remote::{Facts, Time};
 use rustix::fs::{Access, AtFlags, Mode, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
 use std::fs::File;

@@ -2,7 +2,7 @@
 
 use super::entry::{self, MODE, USERS};
 use super::{NONBLOCKING, Tree};
-use crate::store::remote::{Entry, Kind, Meta, RemoteError, RemotePath, Time, Version};
+use crate::remote::{Entry, Kind, Meta, RemoteError, RemotePath, Time, Version};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::io;
@@ -23,7 +23,7 @@ impl Tree {
             None => {
                 let root = self.root()?;
                 let stat = rustix::fs::fstat(&root).map_err(|errno| explain(errno.into()))?;
-                (crate::store::remote::Name::of_root(), root, stat)
+                (crate::remote::Name::of_root(), root, stat)
             }
             Some((_, name)) => {
                 let spot = self.spot(path)?;

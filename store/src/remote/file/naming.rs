@@ -6,11 +6,11 @@
 //! moment readers see the new file; nothing is lost.
 //!
 //! Where the file system cannot exchange two files, or where other computers may change it, nothing decides but the look before: a window
-//! of microseconds is left, and the remote says so ([`Facts::has_conditions`](crate::store::remote::Facts::has_conditions)).
+//! of microseconds is left, and the remote says so ([`Facts::has_conditions`](crate::remote::Facts::has_conditions)).
 
 use super::{Tree, entry};
-use crate::store::file::beneath::{self, Spot};
-use crate::store::remote::{Condition, Kind, RemoteError, RemotePath, Version};
+use crate::file::beneath::{self, Spot};
+use crate::remote::{Condition, Kind, RemoteError, RemotePath, Version};
 use rustix::fs::RenameFlags;
 use std::io::{self, ErrorKind};
 

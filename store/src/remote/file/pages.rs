@@ -11,10 +11,10 @@
 //! comes back later begins again.
 
 use super::Tree;
-use crate::store::StoreError;
-use crate::store::file::beneath;
-use crate::store::file::patience::Pulse;
-use crate::store::remote::{Name, Page, PageToken, RemoteError, RemotePath};
+use crate::StoreError;
+use crate::file::beneath;
+use crate::file::patience::Pulse;
+use crate::remote::{Name, Page, PageToken, RemoteError, RemotePath};
 use parking_lot::Mutex;
 use rustix::fs::Dir;
 use std::collections::BTreeMap;

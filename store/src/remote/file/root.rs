@@ -9,8 +9,8 @@
 //! every file system has it. So two identities are the same if the kind of file system and the inode number are the same, and so is the
 //! time of making; where there is none, the device number is compared in its place, unless it was drawn at the mount (major number 0).
 
-use crate::store::StoreError;
-use crate::store::file::beneath;
+use crate::StoreError;
+use crate::file::beneath;
 use rustix::fs::{AtFlags, StatxFlags};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};

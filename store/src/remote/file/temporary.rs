@@ -8,7 +8,7 @@
 
 use super::Tree;
 use super::turn::Turn;
-use crate::store::file::beneath::Spot;
+use crate::file::beneath::Spot;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
