@@ -40,7 +40,6 @@ mod limits;
 mod log;
 mod logins;
 mod mounts;
-mod nearest;
 mod openapi;
 mod overview;
 mod pins;

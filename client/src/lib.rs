@@ -6,6 +6,7 @@
 
 pub mod failure;
 mod lines;
+pub mod nearest;
 pub mod paths;
 pub mod request;
 pub mod start;

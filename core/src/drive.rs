@@ -45,8 +45,13 @@ pub enum DriveError {
         to: Option<String>,
     },
     /// No such snapshot.
-    #[error("there is no snapshot \"{0}\"")]
-    NoSnapshot(String),
+    #[error("there is no snapshot \"{label}\"")]
+    NoSnapshot {
+        /// The label.
+        label: String,
+        /// The labels that the drive has, as people see them.
+        known: Vec<String>,
+    },
     /// It became the primary here, and has not continued to its newest version yet: opening it does that, and so does promoting it again.
     #[error("the promotion of this store is not finished")]
     Unfinished,
@@ -196,8 +201,12 @@ pub(crate) fn check_here(head: &Head, sealer: &Sealer) -> Result<(), DriveError>
 /// The version under a label. The label may lack the device's id, as people see it.
 pub fn snapshot<'a>(root: &'a Root, label: &str) -> Result<&'a Snapshot, DriveError> {
     let exact = root.snapshots.iter().find(|snapshot| snapshot.label == label);
-    let found = exact.or_else(|| root.snapshots.iter().find(|own| kept::shown(&own.label) == label));
-    found.ok_or_else(|| DriveError::NoSnapshot(label.to_owned()))
+    let found = exact.or_else(|| root.snapshots.iter().find(|kept| kept::shown(&kept.label) == label));
+    found.ok_or_else(|| {
+        let known = root.snapshots.iter().filter(|kept| !kept::is_for_absent(&kept.label));
+        let known = known.map(|kept| kept::shown(&kept.label).to_owned()).collect();
+        DriveError::NoSnapshot { label: label.to_owned(), known }
+    })
 }
 
 /// Makes the version under `label` the current one. The version that was current is kept as a snapshot, and its label is returned. The

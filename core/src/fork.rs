@@ -305,7 +305,7 @@ fn no_version(error: DriveError) -> ForkError {
         | DriveError::Moved { .. }
         | DriveError::Held { .. }
         | DriveError::Unfinished
-        | DriveError::NoSnapshot(_) => ForkError::Gone,
+        | DriveError::NoSnapshot { .. } => ForkError::Gone,
     }
 }
 

@@ -3,9 +3,9 @@
 
 use crate::api::words::why;
 use crate::api::{Action, Actions, Code, Failure, Holder};
-use crate::daemon::nearest::nearest;
 use crate::daemon::status::time;
 use holdall_client::failure::address;
+use holdall_client::nearest::nearest;
 use holdall_core::drive::DriveError;
 use holdall_core::family::FamilyError;
 use holdall_core::journal::JournalError;
@@ -88,14 +88,31 @@ pub fn known_as(name: &str) -> Failure {
 /// No drive of this name; `known` are the names that exist.
 pub fn no_drive(name: &str, known: &[String]) -> Failure {
     let message = format!("There is no drive \"{name}\" on this computer.");
-    let actions = match nearest(name, known) {
-        Some(near) => vec![Action::tell(format!("Did you mean \"{near}\"?")), Action::ListDrives],
-        None if known.is_empty() => {
-            vec![Action::Create { drive: None, store: None }, Action::Add { drive: None, store: None }]
-        }
-        None => vec![Action::ListDrives],
+    let actions = match known {
+        [] => vec![Action::Create { drive: None, store: None }, Action::Add { drive: None, store: None }],
+        known => did_you_mean(name, known, Action::ListDrives),
     };
     failure(Code::NotFound, message, NOTHING_CHANGED, actions)
+}
+
+/// No snapshot with this label; `known` are the labels that exist.
+pub fn no_snapshot(label: &str, known: &[String]) -> Failure {
+    let message = format!("There is no snapshot \"{label}\".");
+    let actions = did_you_mean(label, known, Action::Snapshots { drive: None });
+    failure(Code::NotFound, message, NOTHING_CHANGED, actions)
+}
+
+/// No fork of this name; `known` are the names that exist.
+pub fn no_fork(drive: &str, fork: &str, known: &[String]) -> Failure {
+    let message = format!("{drive} has no fork \"{fork}\" on this computer.");
+    let actions = did_you_mean(fork, known, Action::Forks { drive: Some(drive.to_owned()) });
+    failure(Code::NotFound, message, NOTHING_CHANGED, actions)
+}
+
+/// The name that was probably meant, if one is near, and where all of them are listed.
+fn did_you_mean(typed: &str, known: &[String], list: Action) -> Vec<Action> {
+    let meant = nearest(typed, known).map(|near| Action::tell(format!("Did you mean \"{near}\"?")));
+    meant.into_iter().chain([list]).collect()
 }
 
 /// A drive that is not in the state that the request needs.
@@ -520,7 +537,7 @@ pub fn label(error: &LabelError) -> Failure {
             NOTHING_CHANGED,
             "Choose another label.",
         ),
-        LabelError::Missing(label) => drive(&DriveError::NoSnapshot(label.clone())),
+        LabelError::Missing(label) => no_snapshot(label, &[]),
         LabelError::Reserved(label) => failure(
             Code::Usage,
             format!("The label \"{label}\" is reserved for Holdall."),
@@ -553,12 +570,7 @@ pub fn drive(error: &DriveError) -> Failure {
         ),
         DriveError::Removed => removed(None),
         DriveError::Moved { to } => moved(to.as_deref(), None),
-        DriveError::NoSnapshot(label) => failure(
-            Code::NotFound,
-            format!("There is no snapshot \"{label}\"."),
-            NOTHING_CHANGED,
-            Action::Snapshots { drive: None },
-        ),
+        DriveError::NoSnapshot { label, known } => no_snapshot(label, known),
         DriveError::Read(error) => read(error),
     }
 }

@@ -5,8 +5,8 @@ pub mod differences;
 
 use super::drive::Drive;
 use super::drives::Drives;
-use super::failure::{self, failure};
-use crate::api::{self, Action, Code, Failure};
+use super::failure;
+use crate::api::{self, Failure};
 use std::sync::Arc;
 
 impl Drives {
@@ -19,9 +19,8 @@ impl Drives {
         let found = forks.iter().find(|known| known.name == fork || known.uuid == fork);
         let found = found.or_else(|| forks.get(number?));
         let none = || {
-            let see = Action::Forks { drive: Some(name.to_owned()) };
-            let message = format!("{name} has no fork \"{fork}\" on this computer.");
-            failure(Code::NotFound, message, failure::NOTHING_CHANGED, see)
+            let known: Vec<_> = forks.iter().map(|known| known.name.clone()).collect();
+            failure::no_fork(name, fork, &known)
         };
         let found = found.ok_or_else(none)?;
         if let (true, Some(at)) = (found.in_place, &found.mountpoint) {

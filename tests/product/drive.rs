@@ -513,6 +513,26 @@ fn a_drive_without_a_size_has_a_tebibyte_and_costs_nothing() {
 }
 
 #[test]
+fn a_label_that_was_typed_wrong_is_recognised() {
+    let bench = Bench::new();
+    let a = bench.with_drive();
+    a.open(&[]);
+    a.ok(&["drive", "snapshot", "create", "d", "before-2026"]);
+    a.close();
+    for command in [
+        &["drive", "snapshot", "delete", "d", "befroe-2026"][..],
+        &["drive", "rollback", "d", "before2026", "--yes"],
+        &["drive", "clone", "d", "e", "--snapshot", "before-2025"],
+    ] {
+        let output = a.run(command);
+        let mistyped = failure(&output);
+        assert_eq!((output.status.code(), &mistyped["code"]), (Some(3), &"not_found".into()), "{mistyped}");
+        let action = mistyped["action"].as_str().unwrap();
+        assert!(action.starts_with("Did you mean \"before-2026\"?"), "{command:?}: {mistyped}");
+    }
+}
+
+#[test]
 fn tells_an_unfinished_drive_from_an_empty_store() {
     let bench = Bench::new();
     let (store, a) = (bench.store(), bench.with_drive());

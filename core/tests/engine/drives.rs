@@ -127,7 +127,7 @@ async fn a_rollback_restores_a_version_and_keeps_the_current_one() {
     let volume = bench.open("a", bench.drive).await.unwrap();
     assert_eq!(read(&volume, 0).await, 2);
     let missing = drive::rollback(&bench.objects(), bench.drive, "none", &device("a")).await;
-    assert!(matches!(missing, Err(DriveError::NoSnapshot(_))));
+    assert!(matches!(missing, Err(DriveError::NoSnapshot { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,8 +56,9 @@ impl Drive {
 
     /// Stops keeping a version.
     pub async fn drop_snapshot(self: &Arc<Self>, label: &str, work: Work) -> Result<(), Failure> {
-        if !self.snapshots(true).await?.iter().any(|snapshot| snapshot.label == label) {
-            return Err(failure::drive(&drive::DriveError::NoSnapshot(label.to_owned())));
+        let known: Vec<_> = self.snapshots(true).await?.into_iter().map(|snapshot| snapshot.label).collect();
+        if !known.iter().any(|known| known == label) {
+            return Err(failure::no_snapshot(label, &known));
         }
         self.with_volume(async |volume| {
             let dropped = work.unless_interrupted(MAY_STILL_GO, pusher(volume).drop_snapshot(label));

@@ -4,13 +4,13 @@
 const LETTERS_A_MISTAKE: usize = 3;
 
 /// The nearest known name that `typed` may be a typing mistake for.
-pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+pub fn nearest<'a, S: AsRef<str>>(typed: &str, known: impl IntoIterator<Item = &'a S>) -> Option<&'a S> {
     let typed = typed.to_lowercase();
     let allowed = (typed.chars().count() / LETTERS_A_MISTAKE).max(1);
-    let distance = |name: &String| strsim::damerau_levenshtein(&typed, &name.to_lowercase());
+    let distance = |name: &S| strsim::damerau_levenshtein(&typed, &name.as_ref().to_lowercase());
     let near = known.into_iter().map(|name| (distance(name), name)).filter(|(far, name)| {
         // A name of one or two letters has nothing in common with a name that differs in all of them.
-        *far <= allowed && *far < name.chars().count()
+        *far <= allowed && *far < name.as_ref().chars().count()
     });
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
