@@ -376,6 +376,35 @@ fn an_unwritable_store_directory_is_reported_and_opens_read_only() {
 }
 
 #[test]
+fn the_map_of_a_large_drive_shows_true_sums() {
+    let bench = Bench::new();
+    let a = bench.machine("a");
+    a.ok(&["drive", "create", "d", "--store", &bench.store(), "--size", "1T", "--no-encryption"]);
+    a.open(&[]);
+    a.ok(&["drive", "sync", "d"]);
+    let map = || a.ok(&["drive", "map", "d"]);
+    a.ok(&["drive", "pause", "d"]);
+    assert_eq!(map()["bytes"]["dirty"], 0);
+    let file = a.mountpoint().join("film");
+    std::fs::write(&file, vec![7; 15 << 20]).unwrap();
+    std::fs::File::open(&file).unwrap().sync_all().unwrap();
+    let told = map();
+    let waiting = told["bytes"]["dirty"].as_u64().unwrap();
+    // The file system's own blocks come on top.
+    assert!((15 << 20..18 << 20).contains(&waiting), "{waiting}");
+    let cells = told["cells"].as_array().unwrap().iter().filter(|cell| *cell == "dirty").count() as u64;
+    assert!(cells * told["cell_bytes"].as_u64().unwrap() > 100 << 20, "the cells alone would say much more");
+    let status = a.status();
+    assert!(waiting <= status["unpushed_bytes"].as_u64().unwrap(), "{status}");
+    a.ok(&["drive", "resume", "d"]);
+    a.ok(&["drive", "sync", "d"]);
+    let after = map();
+    assert_eq!(after["bytes"]["dirty"], 0, "{}", after["bytes"]);
+    assert!(after["bytes"]["cached"].as_u64().unwrap() >= 15 << 20, "{}", after["bytes"]);
+    a.close();
+}
+
+#[test]
 fn pinned_files_show_on_the_map_of_a_large_drive() {
     let bench = Bench::new();
     let a = bench.machine("a");

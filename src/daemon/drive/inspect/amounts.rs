@@ -58,8 +58,18 @@ fn add_unsent(bytes: &mut api::CellBytes, volume: &Volume, traffic: Traffic, run
     }
 }
 
-/// Adds blocks that the store has.
+/// Adds blocks that the store has. They may still be in the journal only.
 fn add_sent(bytes: &mut api::CellBytes, volume: &Volume, traffic: Traffic, run: BlockRange) {
+    for (piece, entry) in volume.journal().look_up(run) {
+        match entry.map(|entry| entry.place) {
+            Some(Place::Zero) => bytes.empty += piece.count() * BLOCK_BYTES,
+            Some(Place::Data { .. }) => add_local(bytes, volume, piece, piece.count() * BLOCK_BYTES),
+            None => add_from_cache(bytes, volume, traffic, piece),
+        }
+    }
+}
+
+fn add_from_cache(bytes: &mut api::CellBytes, volume: &Volume, traffic: Traffic, run: BlockRange) {
     let valid = volume.cache().valid();
     let missing = |part: BlockRange| (part.count() - valid.count(part)) * BLOCK_BYTES;
     let damaged = traffic.damage.map(|damage| damage.intersect(&run)).filter(|part| !part.is_empty());
@@ -72,9 +82,14 @@ fn add_sent(bytes: &mut api::CellBytes, volume: &Volume, traffic: Traffic, run: 
     }
     let taken = volume.cache().taken_by(run).map_or(here, |taken| taken.min(here));
     bytes.empty += here - taken;
-    let pinned = volume.cache().residents().pinned_runs(run);
-    let pinned: u64 = pinned.into_iter().map(|part| valid.count(part) * BLOCK_BYTES).sum();
-    let pinned = pinned.min(taken);
+    add_local(bytes, volume, run, taken);
+}
+
+/// Adds `here` bytes of a run, which take space on this device.
+fn add_local(bytes: &mut api::CellBytes, volume: &Volume, run: BlockRange, here: u64) {
+    let pinned: u64 =
+        volume.cache().residents().pinned_runs(run).iter().map(|part| part.count() * BLOCK_BYTES).sum();
+    let pinned = pinned.min(here);
     bytes.pinned += pinned;
-    bytes.cached += taken - pinned;
+    bytes.cached += here - pinned;
 }
