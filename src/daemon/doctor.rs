@@ -1,4 +1,4 @@
-//! Looks for problems: this computer, its disks, the stores of its drives, and the logins for them.
+//! Looks for problems: this computer, its disks, the stores of its drives, and all logins.
 //!
 //! Stores are asked in parallel, each with a deadline: a dead store delays nothing. All requests here only read, so an interruption leaves
 //! nothing half done. The verdicts are in [`judge`].
@@ -6,6 +6,7 @@
 use super::drive::Drive;
 use super::drives::Drives;
 use super::failure;
+use super::secrets::scope::Scope;
 use super::secrets::{Kept, Login, keyring};
 use super::stores;
 use super::work::Work;
@@ -13,6 +14,7 @@ use crate::api::{Diagnosis, Failure, Finding, Unit};
 use futures_util::stream::{self, StreamExt};
 use holdall_core::family;
 use holdall_core::store::meter::Meter;
+use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{Store, StoreError};
 use judge::{Asked, Space};
 use std::collections::BTreeMap;
@@ -36,8 +38,20 @@ const REPAIRED_STAYS: &str = "Repairs that were made stay. Stores and logins wer
 #[derive(Default)]
 struct Use {
     drives: Vec<String>,
-    /// Whether a drive lives there: then the family's description must exist.
-    is_home: bool,
+    /// What must be there.
+    there: There,
+}
+
+/// What must be in a store.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum There {
+    /// A replica, which may have just begun.
+    #[default]
+    Replica,
+    /// A drive, and so the family's description.
+    Drive,
+    /// Nothing: only the login is tried.
+    Anything,
 }
 
 impl Drives {
@@ -83,9 +97,12 @@ impl Drives {
         judge::keyring(keyring::look().await.as_ref(), logins.iter().filter(is_in_it).count())
     }
 
-    /// Asks every store that a drive relies on.
+    /// Asks every store that a drive relies on, or that has a login.
     async fn ask_stores(&self, work: Option<&Work>) -> Vec<Finding> {
-        let uses = uses(&self.all());
+        let mut uses = uses(&self.all());
+        // Logins that cannot be read are a finding already.
+        let logins = self.stores().keeper().list().unwrap_or_default();
+        uses.extend(unused(&logins, &uses));
         let total = uses.len() as u64;
         let progress = |done| {
             if let Some(work) = work {
@@ -106,7 +123,7 @@ impl Drives {
 
     async fn ask(&self, store: String, used: Use) -> Asked {
         let begun = Instant::now();
-        let answer = tokio::time::timeout(ANSWER_LIMIT, self.answer(&store, used.is_home)).await;
+        let answer = tokio::time::timeout(ANSWER_LIMIT, self.answer(&store, used.there)).await;
         let answer = match answer {
             Ok(Ok(())) => Ok(begun.elapsed()),
             Ok(Err(failure)) => Err(failure),
@@ -120,15 +137,19 @@ impl Drives {
     }
 
     /// Reads what every drive reads first: a login that may read it works.
-    async fn answer(&self, store: &str, is_home: bool) -> Result<(), Failure> {
+    async fn answer(&self, store: &str, there: There) -> Result<(), Failure> {
         let (url, meter) = (stores::parse(store)?, Meter::default());
-        if is_home {
+        if there == There::Drive {
             return self.stores().family_of(&url, &meter, failure::known_family).await.map(drop);
         }
         let replica = self.stores().connect(&url, &meter).await?;
         match replica.get(family::NAME, None).await {
             // A replica that has just begun does not have it yet.
             Ok(_) | Err(StoreError::NotFound { .. }) => Ok(()),
+            // The login is for the whole bucket, and may be allowed only a part of it. But the server knows it.
+            Err(StoreError::Denied { .. }) if there == There::Anything && matches!(url, StoreUrl::S3(_)) => {
+                Ok(())
+            }
             Err(error) => Err(failure::store(&error)),
         }
     }
@@ -145,13 +166,24 @@ fn uses(drives: &[Arc<Drive>]) -> BTreeMap<String, Use> {
     let mut uses: BTreeMap<String, Use> = BTreeMap::new();
     for drive in drives {
         let home = uses.entry(drive.store_url()).or_default();
-        home.is_home = true;
+        home.there = There::Drive;
         home.drives.push(drive.name.clone());
         for replica in drive.replica_urls() {
             uses.entry(replica).or_default().drives.push(drive.name.clone());
         }
     }
     uses
+}
+
+/// The stores of logins that none of these uses relies on: a person may rely on them with the next drive.
+fn unused(logins: &[Login], uses: &BTreeMap<String, Use>) -> Vec<(String, Use)> {
+    let used: Vec<_> = uses.keys().filter_map(|store| stores::parse(store).ok()).collect();
+    let is_used = |login: &&Login| {
+        let scope = Scope::parse(&login.store);
+        scope.is_none_or(|scope| used.iter().any(|store| scope.covers(store).is_some()))
+    };
+    let unused = logins.iter().filter(|login| !is_used(login));
+    unused.map(|login| (login.store.clone(), Use { there: There::Anything, ..Use::default() })).collect()
 }
 
 /// The free space of the disk of a directory, which may not exist yet.

@@ -40,16 +40,21 @@ pub struct Space {
 /// A store, and the login there. Unless the store accepts the login, nothing else is known of it.
 pub fn store(asked: &Asked) -> Finding {
     let Asked { store, drives, user, answer } = asked;
+    let drives = match &drives[..] {
+        [] => "No drive uses it.".to_owned(),
+        drives => format!("Drives there: {}.", drives.join(", ")),
+    };
     match answer {
         Ok(after) => {
             let accepts = user.as_ref().map(|user| format!(" and accepts the credentials of {user}"));
-            let detail = format!("It answers within {}{}.", took(*after), accepts.unwrap_or_default());
+            let unused = if asked.drives.is_empty() { format!(" {drives}") } else { String::new() };
+            let detail =
+                format!("It answers within {}{}.{unused}", took(*after), accepts.unwrap_or_default());
             Finding::new(format!("store {store}"), true, detail, Actions::default())
         }
         Err(failure) => {
             let is_login = failure.code == Code::Credentials && !is_directory(store);
             let subject = format!("{} {store}", if is_login { "login at" } else { "store" });
-            let drives = format!("Drives there: {}.", drives.join(", "));
             let detail = format!("{} {} {drives}", failure.message, failure.consequence);
             Finding::new(subject, false, detail, failure.actions.clone())
         }
@@ -179,6 +184,18 @@ mod tests {
             assert!(finding.detail.contains(part), "{}", finding.detail);
         }
         assert!(!finding.actions.is_empty());
+    }
+
+    #[test]
+    fn a_login_that_no_drive_uses_is_told_as_such() {
+        let unused = |answer| Asked { drives: Vec::new(), ..asked(answer) };
+        let well = store(&unused(Ok(Duration::from_millis(35))));
+        assert_eq!(
+            well.detail,
+            "It answers within 35 ms and accepts the credentials of AKIA…. No drive uses it."
+        );
+        let bad = store(&unused(Err(refused())));
+        assert!(bad.detail.ends_with("No drive uses it.") && bad.subject == "login at s3://b", "{bad:?}");
     }
 
     #[test]
