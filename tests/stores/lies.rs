@@ -3,6 +3,7 @@
 use crate::bench::{Bench, Machine, failure};
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::seal::Cipher;
+use holdall_servers::odd_s3::{self, Habits};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,6 +40,12 @@ fn names(store: &Path) -> BTreeSet<String> {
         }
     }
     names
+}
+
+/// All files below a directory that contain what a hostile server sends.
+fn hostile_files(below: &Path) -> Vec<String> {
+    let is_hostile = |name: &String| fs::read(name).is_ok_and(|content| content == odd_s3::HOSTILE);
+    names(below).into_iter().filter(is_hostile).collect()
 }
 
 /// Writes a family.json with these claims.
@@ -98,6 +105,32 @@ fn a_given_passphrase_refuses_a_store_that_claims_no_encryption() {
     for machine in [a, b] {
         machine.ok(&["daemon", "stop"]);
     }
+}
+
+#[test]
+fn a_store_that_lists_names_outside_itself_writes_nothing_through_a_replica() {
+    let bench = Bench::new();
+    let has =
+        &["p/keys/../../../intruder", "p/keys/..", "p/seg/../../intruder", "p/root/00/../../../intruder"];
+    let server = odd_s3::start(Habits { has, ..Habits::default() });
+    let a = bench.machine("a");
+    let store = odd_s3::address(&server);
+    fs::write(bench.path("login"), "key:secret\n").unwrap();
+    let (login, words) = (bench.text("login"), bench.text("passphrase"));
+    a.ok(&["store", "login", &store, "--no-keyring", "--credentials-file", &login]);
+    a.ok(&["drive", "create", "d", "--store", &store, "--size", "64M", "--passphrase-file", &words]);
+    a.open(&[]);
+    fs::write(a.mountpoint().join("letter"), "mine").unwrap();
+    a.ok(&["drive", "sync", "d"]);
+    fs::create_dir_all(bench.path("deep/deeper/replica")).unwrap();
+    let replica = format!("file://{}", bench.text("deep/deeper/replica"));
+    a.ok(&["drive", "replica", "add", "d", &replica]);
+    a.status_when("the replica has everything", |status| status["replicas"][0]["state"] == "up_to_date");
+    a.close();
+    assert_eq!(hostile_files(&bench.path("deep")), [""; 0]);
+    assert_eq!(hostile_files(&bench.path("")), [""; 0]);
+    assert!(!bench.path("intruder").exists() && !bench.path("deep/intruder").exists());
+    a.ok(&["daemon", "stop"]);
 }
 
 #[test]

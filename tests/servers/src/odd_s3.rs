@@ -20,14 +20,20 @@ pub struct Habits {
     pub forgets_connections: bool,
     /// It lists at most this many names, and claims that this is all.
     pub lists_at_most: Option<usize>,
+    /// Objects that it has from the beginning, each with [`HOSTILE`] in it. It lists them only when it is asked for their area.
+    pub has: &'static [&'static str],
 }
+
+/// The content of the objects that a server has from the beginning.
+pub const HOSTILE: &[u8] = b"written by the store";
 
 /// Objects: their contents, and how many puts came before them.
 type Objects = BTreeMap<String, (Vec<u8>, u64)>;
 
 /// Starts one, with the bucket of [`crate::s3`].
 pub fn start(habits: Habits) -> Fake {
-    let objects = Mutex::new((Objects::new(), 0));
+    let has = habits.has.iter().map(|key| ((*key).to_owned(), (HOSTILE.to_vec(), 0)));
+    let objects = Mutex::new((has.collect::<Objects>(), 0));
     let answer = move |asked: &Asked| {
         let (objects, puts) = &mut *objects.lock().unwrap();
         answer(habits, asked, objects, puts)
@@ -100,7 +106,9 @@ fn list(habits: Habits, query: &str, objects: &Objects) -> Reply {
     let prefix = query.split('&').find_map(|part| part.strip_prefix("prefix=")).unwrap_or_default();
     let prefix = prefix.replace("%2F", "/");
     let mut body = String::from("<ListBucketResult><IsTruncated>false</IsTruncated>");
-    let found = objects.iter().filter(|(key, _)| key.starts_with(&prefix));
+    let is_area = prefix.matches('/').count() > 1;
+    let is_shown = |key: &str| is_area || !habits.has.contains(&key);
+    let found = objects.iter().filter(|(key, _)| key.starts_with(&prefix) && is_shown(key));
     for (key, (content, _)) in found.take(habits.lists_at_most.unwrap_or(usize::MAX)) {
         let len = content.len();
         body += &format!("<Contents><Key>{key}</Key><Size>{len}</Size></Contents>");
