@@ -8,6 +8,8 @@
 //!
 //! The plan of uploads is computed from the difference of the first two (`plan`, pure).
 
+pub mod entries;
+pub mod inodes;
 mod node;
 
 pub use node::{Ino, Known, Place};
