@@ -73,6 +73,7 @@ impl Directory {
 }
 
 /// What is known of a name.
+#[allow(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The remote had this.

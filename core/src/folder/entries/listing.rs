@@ -12,6 +12,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a page has shown of an entry.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all of a page are of one kind, and a box would cost an allocation each"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It was not known.

@@ -94,7 +94,6 @@ impl Copy {
     }
 
     /// Copies records that were appended since.
-
     fn appended(&mut self, old: &Records, range: Range<u64>) -> io::Result<()> {
         let end = range.end;
         let copied = old.scan(range, |_, record| {

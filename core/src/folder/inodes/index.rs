@@ -42,17 +42,16 @@ impl Index {
 
     /// The numbers whose names may have this hash, and where their records lie.
     pub fn candidates(&self, hash: u32) -> impl Iterator<Item = (Ino, u64)> {
-        let same = self.by_name.iter_hash(spread(hash)).filter_map(move |ino| {
+        self.by_name.iter_hash(spread(hash)).filter_map(move |ino| {
             let slot = slot(&self.pages, *ino).filter(|slot| slot.hash == hash)?;
             Some((Ino(*ino), u64::from(slot.record) * ALIGN))
-        });
-        same
+        })
     }
 
     /// Remembers a number that is not here: its record lies at `offset`, and its name has the hash.
     pub fn insert(&mut self, ino: Ino, offset: u64, hash: u32) {
         assert!(
-            offset % ALIGN == 0 && (1..=Self::OFFSET_MAX).contains(&offset),
+            offset.is_multiple_of(ALIGN) && (1..=Self::OFFSET_MAX).contains(&offset),
             "a record lies where slots can point"
         );
         let page = self
