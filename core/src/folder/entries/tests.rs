@@ -83,17 +83,18 @@ struct Model {
 impl Model {
     fn merge(&mut self, entry: &Entry, seen: u64) {
         let mut entry = entry.clone();
-        if let Some((before, _)) = self.rows.get(&entry.name) {
-            if entry.meta.is_none() && before.version == entry.version && before.kind == entry.kind {
-                entry.meta = before.meta.clone();
-            }
+        let before = self.rows.get(&entry.name).map(|(before, _)| before);
+        let is_same = |before: &&Entry| before.version == entry.version && before.kind == entry.kind;
+        if let Some(before) = before.filter(is_same).filter(|_| entry.meta.is_none()) {
+            entry.meta = before.meta.clone();
         }
         self.rows.insert(entry.name.clone(), (entry, seen));
     }
 
     fn show(&mut self, entry: &Entry, listing: u64) {
         let is_newer = self.rows.get(&entry.name).is_some_and(|(_, seen)| *seen > listing);
-        if !is_newer && !(self.removed.contains(&entry.name) && !self.rows.contains_key(&entry.name)) {
+        let is_removed = self.removed.contains(&entry.name) && !self.rows.contains_key(&entry.name);
+        if !is_newer && !is_removed {
             self.merge(entry, listing);
         }
     }
