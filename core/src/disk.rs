@@ -5,6 +5,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,16 +18,47 @@ pub type Sync = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 pub trait Disk: Send + std::marker::Sync + 'static {
     /// Opens a file for reading and writing; `create` makes it if it is missing.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file for reading only: its descriptor does not count as a writer's.
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(name, false)
+    }
+    /// The size of a file, without opening it if possible.
+    fn size_of(&self, name: &str) -> io::Result<FileSize> {
+        let file = self.open_to_read(name)?;
+        Ok(FileSize { len: file.len()?, allocated: file.allocated()? })
+    }
     /// The names in the directory, in no particular order.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Removes a name. Durable after `sync_names`.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Renames, replacing what `to` named. Durable after `sync_names`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Moves a file into another directory of the same file system, replacing what `to` named there. Durable after
+    /// `sync_names` of both; a crash before leaves it in one of them.
+    ///
+    /// # Errors
+    ///
+    /// `CrossesDevices` if the other directory is on another file system.
+    fn move_to(&self, _from: &str, _other: &dyn Disk, _to: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Where the directory is. `None` if it is not a place that files can be moved to.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
     /// Makes creations, removals and renames durable (fsync of the directory).
     fn sync_names(&self) -> Sync;
     /// Bytes that an unprivileged process may still write to the file system.
     fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// The size of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSize {
+    /// Length in bytes.
+    pub len: u64,
+    /// Bytes of the local disk that it takes, without holes.
+    pub allocated: u64,
 }
 
 #[allow(clippy::len_without_is_empty, reason = "whether a file is empty is never asked")]
@@ -54,7 +86,13 @@ pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// Makes data durable (fdatasync). After an error, nothing written since the last success can be trusted: the kernel
     /// may have dropped it and will not report that twice.
     fn sync(self: Arc<Self>) -> Sync;
-    /// The same, blocking the calling thread; `None` if that is not possible here.
+    /// The parts of a file that the last successful sync did not make durable although they were written before it. What is
+    /// in them cannot be trusted, everything else can. Each loss is reported once. A file that is one file of the operating
+    /// system has none: its sync fails instead.
+    fn take_lost(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+    /// A sync that blocks the calling thread; `None` if that is not possible here.
     fn sync_here(&self) -> Option<io::Result<()>> {
         None
     }

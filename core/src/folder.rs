@@ -8,8 +8,16 @@
 //!
 //! The plan of uploads is computed from the difference of the first two (`plan`, pure).
 
+mod backing;
 pub mod entries;
 pub mod inodes;
+mod local_copy;
 mod node;
+mod source;
+mod spans;
 
+pub use backing::Backing;
+pub use local_copy::{Environment, LocalCopy, ReadFailure};
 pub use node::{Ino, Known, Place};
+pub use source::{Owner, Versions};
+pub use spans::{NoSpace, Span, Spans};

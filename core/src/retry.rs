@@ -8,6 +8,6 @@ use std::time::Duration;
 pub fn hint(error: &ReadError) -> Option<Duration> {
     match error {
         ReadError::Store(error) => hint_of(error),
-        ReadError::Format { .. } => None,
+        ReadError::Format { .. } | ReadError::Gone { .. } | ReadError::Remote(_) => None,
     }
 }

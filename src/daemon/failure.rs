@@ -231,6 +231,15 @@ pub fn read(error: &ReadError) -> Failure {
             "The data in it cannot be read; everything else is not affected.",
             [Action::Check { drive: None }, Action::tell(BRING_BACK)],
         ),
+        ReadError::Gone { file } => failure(
+            Code::NotFound,
+            format!("{file} was changed or removed by another program."),
+            NOTHING_CHANGED,
+            "Open the file again.",
+        ),
+        ReadError::Remote(error) => {
+            failure(Code::Failed, format!("A file could not be read: {error}."), NOTHING_CHANGED, "Try again later.")
+        }
     }
 }
 

@@ -102,6 +102,10 @@ impl Cache {
             self.suspect.store(false, Ordering::SeqCst);
         }
         persisted.adopt(snapshot);
+        // What was lost is absent again, also what an earlier sync made durable near it: it is pulled again.
+        let lost: Vec<_> = self.file.take_lost().iter().map(BlockRange::covering).collect();
+        lost.iter().for_each(|run| self.valid.clear(*run));
+        persisted.clear(&lost);
         persisted.write(&self.bitmap_file, self.drive).await
     }
 
@@ -138,9 +142,12 @@ impl Persisted {
 
     /// Clears bits. Bits that were set in memory meanwhile are not added: their data may not be durable yet.
     pub fn clear(&mut self, runs: &[BlockRange]) {
-        for run in runs.iter().filter(|run| self.bits.any(**run)) {
+        for run in runs.iter().filter(|run| !run.is_empty()) {
+            // A run may cover the whole space, most of which has no bits.
+            let pages = run.start / PAGE_BLOCKS..=(run.end - 1) / PAGE_BLOCKS;
+            let has_bits = |page: &u64| self.bits.any(run.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS)));
+            self.stale.extend(pages.filter(has_bits));
             self.bits.clear(*run);
-            self.stale.extend(run.start / PAGE_BLOCKS..=(run.end - 1) / PAGE_BLOCKS);
         }
     }
 

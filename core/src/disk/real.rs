@@ -1,6 +1,6 @@
 //! The local file system as a [`Disk`].
 
-use super::{Disk, DiskFile, Sync};
+use super::{Disk, DiskFile, FileSize, Sync};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -50,6 +50,16 @@ impl Disk for Directory {
         Ok(Arc::new(LocalFile { file: options.open(self.path.join(name))? }))
     }
 
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(LocalFile { file: File::open(self.path.join(name))? }))
+    }
+
+    fn size_of(&self, name: &str) -> io::Result<FileSize> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::symlink_metadata(self.path.join(name))?;
+        Ok(FileSize { len: metadata.len(), allocated: metadata.blocks() * 512 })
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         let names = std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name()));
         let names = names.collect::<io::Result<Vec<_>>>()?;
@@ -62,6 +72,15 @@ impl Disk for Directory {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn move_to(&self, from: &str, other: &dyn Disk, to: &str) -> io::Result<()> {
+        let other = other.path().ok_or(io::ErrorKind::Unsupported)?;
+        std::fs::rename(self.path.join(from), other.join(to))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
     }
 
     fn sync_names(&self) -> Sync {

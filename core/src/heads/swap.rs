@@ -127,5 +127,7 @@ pub(crate) fn as_store_error(error: ReadError) -> StoreError {
     match error {
         ReadError::Store(error) => error,
         ReadError::Format { name, error } => StoreError::Damaged { name, reason: error.to_string() },
+        ReadError::Gone { file } => StoreError::NotFound { name: file },
+        ReadError::Remote(error) => StoreError::Unreachable { reason: error.to_string() },
     }
 }

@@ -107,6 +107,8 @@ impl<S: Source> Puller<S> {
     async fn fetch(&self, parts: &[S::Part], sink: &impl Sink) -> Result<Option<PullError>, PullError> {
         let lost = match self.fetch_at_once(parts, sink).await {
             Ok(()) => return Ok(None),
+            // The other parts are of the same version.
+            Err(PullError::Read(error)) if error.is_gone() => return Err(error.into()),
             Err(PullError::Read(error)) if !error.is_transient() && !error.is_missing() => error.into(),
             Err(error) => return Err(error),
         };

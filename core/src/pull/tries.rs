@@ -218,6 +218,8 @@ impl<S: Source> Puller<S> {
                         PullError::Read(ReadError::Store(store)) if store.is_transient() => {
                             health.note(error.to_string(), begun);
                         }
+                        // Nothing is damaged: the file was changed or removed.
+                        PullError::Read(error) if error.is_gone() => {}
                         PullError::Read(_) => health.damage = Some((blocks, error.to_string())),
                         // The writer to the local disk reports its trouble.
                         PullError::Cache(_) | PullError::NoRoom(_) | PullError::Away => {}
