@@ -29,6 +29,7 @@ mod fetch;
 mod flights;
 pub(crate) mod foresight;
 mod neighbours;
+mod patience;
 mod queue;
 mod scans;
 mod sink;

@@ -29,7 +29,7 @@ mod pins;
 mod read;
 mod reconcile;
 mod remember;
-mod scanning;
+pub(crate) mod scanning;
 mod seen;
 mod source;
 mod status;

@@ -72,13 +72,22 @@ impl Backing {
     /// The span's local file, for reading, also by reference or after registering it for passthrough. It is made if it is
     /// missing.
     pub fn file_of(&self, span: &Arc<Span>) -> io::Result<Arc<dyn DiskFile>> {
-        let reader = self.handles.lock().reader(span, || self.open_to_read(span))?;
-        if let Some(reader) = reader {
+        if let Some(reader) = self.existing_file_of(span)? {
             return Ok(reader);
         }
         let writer = self.open_to_write(span)?;
         self.was_written(span, writer)?;
         self.open_to_read(span)?.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// The same, without making it.
+    pub(super) fn existing_file_of(&self, span: &Arc<Span>) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        self.handles.lock().reader(span, || self.open_to_read(span))
+    }
+
+    /// Whether the span's local file is not there, although somebody may still have it open.
+    pub(super) fn is_missing(&self, span: &Arc<Span>) -> io::Result<bool> {
+        Ok(self.open_to_read(span)?.is_none())
     }
 
     /// Ready when a sync should come soon.
@@ -237,7 +246,7 @@ impl DiskFile for Backing {
             let Some(span) = next else { return Ok(None) };
             let start = span.extent().bytes().start;
             let local = from.saturating_sub(start);
-            let file = self.handles.lock().reader(&span, || self.open_to_read(&span))?;
+            let file = self.existing_file_of(&span)?;
             let data = file.map_or(Ok(None), |file| file.next_data(local))?;
             if let Some(data) = data.filter(|data| data.start < span.len()) {
                 return Ok(Some(start + data.start..start + data.end.min(span.len())));
@@ -279,7 +288,7 @@ impl DiskFile for Backing {
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         for Part { span, local, .. } in self.parts(range)? {
             let local = local.start..local.end.min(span.len());
-            let Some(reader) = self.handles.lock().reader(&span, || self.open_to_read(&span))? else { continue };
+            let Some(reader) = self.existing_file_of(&span)? else { continue };
             let data = if local.is_empty() { None } else { reader.next_data(local.start)? };
             if data.is_some_and(|data| data.start < local.end) {
                 let writer = self.open_to_write(&span)?;

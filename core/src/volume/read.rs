@@ -8,17 +8,7 @@ use crate::pull::{Fetched, PullError};
 use crate::units::{BLOCK_BYTES, BlockRange};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 
-/// For this long after the store went away, reads of files' data that is not here wait ...
-const AWAY_PATIENCE: Duration = Duration::from_secs(60);
-/// ... and later each waits this long, since the store may be back ...
-const READER_PATIENCE: Duration = Duration::from_secs(2);
-/// ... but fails at once if a pull has failed within this time. A program that reads one file after another would wait for each.
-const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// How often a waiting reader checks whether it should still wait.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often blocks are pulled into the cache for one read.
 const PULLS_MAX: u32 = 4;
 
@@ -86,27 +76,8 @@ impl Volume {
     /// Waits for a pull of the blocks. While the store is away or does not give them, the wait is bounded if all of them are data of files:
     /// a program can handle an error there. On an error anywhere else the file system would fail.
     async fn in_time<T>(&self, blocks: BlockRange, pull: impl Future<Output = T>) -> Result<T, DeviceError> {
-        tokio::pin!(pull);
-        let begun = Instant::now();
-        loop {
-            if let Some(trouble) = self.given_up(blocks, begun.elapsed()) {
-                return Err(DeviceError::Unavailable(trouble));
-            }
-            let pause = tokio::time::sleep(LOOK_EVERY);
-            tokio::select! { biased;
-                pulled = &mut pull => return Ok(pulled),
-                () = pause => {}
-            }
-        }
-    }
-
-    /// The reason why a reader that has waited this long for blocks stops waiting, if it does.
-    fn given_up(&self, blocks: BlockRange, waited: Duration) -> Option<String> {
-        let (trouble, since, failed) = self.puller.trouble_of(blocks)?;
-        let is_over = since.elapsed() >= AWAY_PATIENCE
-            && (waited >= READER_PATIENCE || failed.elapsed() < KNOWN_FOR)
-            && self.survey.is_file_data(blocks);
-        is_over.then_some(trouble)
+        let pulled = self.puller.in_time(blocks, || self.survey.is_file_data(blocks), pull).await;
+        pulled.map_err(DeviceError::Unavailable)
     }
 
     /// Reads blocks from the store for this reader alone, because the cache does not take them.

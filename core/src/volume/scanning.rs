@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const AT_ONCE: usize = 2;
 
 /// The scans of one drive.
-pub(super) struct Scanning {
+pub(crate) struct Scanning {
     // Held to judge one miss.
     scans: Mutex<Scans>,
     /// Whether scans are slowed down.
