@@ -33,7 +33,9 @@ impl From<RemoteError> for ReadError {
     fn from(error: RemoteError) -> Self {
         match error {
             RemoteError::Store(error) => ReadError::Store(error),
-            RemoteError::NotFound(path) | RemoteError::Changed(path) => ReadError::Gone { file: path.to_string() },
+            RemoteError::NotFound(path) | RemoteError::Changed(path) => {
+                ReadError::Gone { file: path.to_string() }
+            }
             error => ReadError::Remote(error),
         }
     }

@@ -237,9 +237,12 @@ pub fn read(error: &ReadError) -> Failure {
             NOTHING_CHANGED,
             "Open the file again.",
         ),
-        ReadError::Remote(error) => {
-            failure(Code::Failed, format!("A file could not be read: {error}."), NOTHING_CHANGED, "Try again later.")
-        }
+        ReadError::Remote(error) => failure(
+            Code::Failed,
+            format!("A file could not be read: {error}."),
+            NOTHING_CHANGED,
+            "Try again later.",
+        ),
     }
 }
 

@@ -145,7 +145,8 @@ impl Persisted {
         for run in runs.iter().filter(|run| !run.is_empty()) {
             // A run may cover the whole space, most of which has no bits.
             let pages = run.start / PAGE_BLOCKS..=(run.end - 1) / PAGE_BLOCKS;
-            let has_bits = |page: &u64| self.bits.any(run.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS)));
+            let has_bits =
+                |page: &u64| self.bits.any(run.intersect(&BlockRange::new(page * PAGE_BLOCKS, PAGE_BLOCKS)));
             self.stale.extend(pages.filter(has_bits));
             self.bits.clear(*run);
         }

@@ -231,7 +231,8 @@ impl LocalCopy {
         }
         let valid = self.cache.valid().runs(span.extent());
         let chunks: Vec<_> = valid.flat_map(BlockRange::by_chunk).map(|run| run.start).collect();
-        let mut chunks: Vec<_> = chunks.into_iter().map(|block| crate::units::BlockIndex(block).chunk()).collect();
+        let mut chunks: Vec<_> =
+            chunks.into_iter().map(|block| crate::units::BlockIndex(block).chunk()).collect();
         chunks.dedup();
         let chunks: &[ChunkIndex] = &chunks;
         self.cache.evict(chunks, |blocks| self.cache.residents().must_stay(blocks) || span.is_dirty()).await
@@ -272,7 +273,9 @@ impl From<PullError> for ReadFailure {
             PullError::Read(error) if error.is_gone() => ReadFailure::Gone,
             PullError::Read(error) if error.is_transient() => ReadFailure::Unavailable(error.to_string()),
             PullError::Away => ReadFailure::Unavailable(error.to_string()),
-            PullError::Read(_) | PullError::Cache(_) | PullError::NoRoom(_) => ReadFailure::Failed(error.to_string()),
+            PullError::Read(_) | PullError::Cache(_) | PullError::NoRoom(_) => {
+                ReadFailure::Failed(error.to_string())
+            }
         }
     }
 }

@@ -128,7 +128,8 @@ impl Source for Versions {
         let read = read?;
         let split = |part: &Part| {
             let bytes = local(part);
-            let mut data = read[(bytes.start - first.start) as usize..(bytes.end - first.start) as usize].to_vec();
+            let mut data =
+                read[(bytes.start - first.start) as usize..(bytes.end - first.start) as usize].to_vec();
             data.resize(part.blocks().byte_len() as usize, 0);
             data
         };

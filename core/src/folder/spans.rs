@@ -241,7 +241,10 @@ impl Spans {
     /// The spans, also retired ones, whose chunks reach into `range`, in order.
     fn any_within(&self, range: BlockRange) -> impl Iterator<Item = &Arc<Span>> {
         let first = self.any_at(range.start).map_or((range.start / CHUNK_BLOCKS) as u32, |span| span.first);
-        self.by_chunk.range(first..).map(|(_, span)| span).take_while(move |span| span.blocks().start < range.end)
+        self.by_chunk
+            .range(first..)
+            .map(|(_, span)| span)
+            .take_while(move |span| span.blocks().start < range.end)
     }
 
     /// The first span, also a retired one, whose chunks reach beyond `block` and whose file takes space.

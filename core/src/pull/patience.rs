@@ -45,8 +45,8 @@ impl<S: Source> Puller<S> {
     /// The reason why a reader that has waited this long for blocks stops waiting, if it may fail.
     fn given_up(&self, blocks: BlockRange, waited: Duration) -> Option<String> {
         let (trouble, since, failed) = self.trouble_of(blocks)?;
-        let is_over = since.elapsed() >= AWAY_PATIENCE
-            && (waited >= READER_PATIENCE || failed.elapsed() < KNOWN_FOR);
+        let is_over =
+            since.elapsed() >= AWAY_PATIENCE && (waited >= READER_PATIENCE || failed.elapsed() < KNOWN_FOR);
         is_over.then_some(trouble)
     }
 }

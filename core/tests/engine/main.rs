@@ -8,6 +8,7 @@ mod diverged;
 mod drives;
 mod faults;
 mod fixtures;
+mod folder_copy;
 mod forks;
 mod formats;
 mod heads;

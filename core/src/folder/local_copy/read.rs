@@ -50,7 +50,11 @@ impl LocalCopy {
     }
 
     /// The place of the bytes `range` of a file, cut at its end. Waits for those that are not here.
-    pub async fn read(self: &Arc<Self>, span: &Arc<Span>, range: Range<u64>) -> Result<ReadLease, ReadFailure> {
+    pub async fn read(
+        self: &Arc<Self>,
+        span: &Arc<Span>,
+        range: Range<u64>,
+    ) -> Result<ReadLease, ReadFailure> {
         if let Some(lease) = self.read_local(span, range.clone())? {
             return Ok(lease);
         }
@@ -71,7 +75,9 @@ impl LocalCopy {
             };
             match pulled {
                 // Blocks that cannot be cached can still be read.
-                Err(PullError::Cache(_) | PullError::NoRoom(_)) => return self.read_past_cache(span, range).await,
+                Err(PullError::Cache(_) | PullError::NoRoom(_)) => {
+                    return self.read_past_cache(span, range).await;
+                }
                 pulled => pulled?,
             }
             self.check_open()?;
@@ -134,7 +140,12 @@ impl LocalCopy {
         Ok(pieces.map(|pieces| ReadLease::new(pieces, hold)))
     }
 
-    fn pieces(&self, span: &Arc<Span>, range: &Range<u64>, fetched: Option<&Fetched>) -> io::Result<Option<Vec<Piece>>> {
+    fn pieces(
+        &self,
+        span: &Arc<Span>,
+        range: &Range<u64>,
+        fetched: Option<&Fetched>,
+    ) -> io::Result<Option<Vec<Piece>>> {
         let blocks = span.blocks_of(range);
         let valid = self.cache.valid();
         if fetched.is_none() && !valid.all(blocks) {
@@ -148,7 +159,12 @@ impl LocalCopy {
             if is_valid {
                 let Some(file) = self.backing.existing_file_of(span)? else { return Ok(None) };
                 // The file holds this version only, so that a page of it never holds two.
-                pieces.push(Piece::File { file, offset: part.start, len: part.end - part.start, by_reference: true });
+                pieces.push(Piece::File {
+                    file,
+                    offset: part.start,
+                    len: part.end - part.start,
+                    by_reference: true,
+                });
             } else {
                 match fetched.and_then(|fetched| fetched.pieces(start + part.start..start + part.end)) {
                     Some(more) => pieces.extend(more),

@@ -112,7 +112,13 @@ impl Rows {
     }
 
     fn with(disk: &Arc<dyn Disk>, folder: Uuid, generation: u128, tail: Tail) -> Self {
-        Self { disk: disk.clone(), folder, generation, tail: Mutex::new(tail), syncing: tokio::sync::Mutex::default() }
+        Self {
+            disk: disk.clone(),
+            folder,
+            generation,
+            tail: Mutex::new(tail),
+            syncing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Stands for this table as a whole: a table that begins anew has another one.
@@ -241,14 +247,23 @@ impl Row {
             Row::Allocated { ino, first, version: Version { tag, len, written } } => {
                 body.u8(ALLOCATED).varint(ino.0.into()).varint((*first).into()).varint(*len).str(tag);
                 body.u8(written.is_some().into());
-                written.iter().for_each(|time| drop(body.raw(&time.0.to_le_bytes())));
+                if let Some(time) = written {
+                    body.raw(&time.0.to_le_bytes());
+                }
             }
-            Row::Freed { first } => drop(body.u8(FREED).varint((*first).into())),
-            Row::Seen { ino } => drop(body.u8(SEEN).varint(ino.0.into())),
+            Row::Freed { first } => {
+                body.u8(FREED).varint((*first).into());
+            }
+            Row::Seen { ino } => {
+                body.u8(SEEN).varint(ino.0.into());
+            }
         }
         let body = body.finish();
         if body.len() > ROW_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the remote's name for the version is too long"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the remote's name for the version is too long",
+            ));
         }
         let len = (body.len() as u32).to_le_bytes();
         let crc = checksum(before, len, &body);
