@@ -5,7 +5,6 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -33,19 +32,6 @@ pub trait Disk: Send + std::marker::Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Renames, replacing what `to` named. Durable after `sync_names`.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Moves a file into another directory of the same file system, replacing what `to` named there. Durable after
-    /// `sync_names` of both; a crash before leaves it in one of them.
-    ///
-    /// # Errors
-    ///
-    /// `CrossesDevices` if the other directory is on another file system.
-    fn move_to(&self, _from: &str, _other: &dyn Disk, _to: &str) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    /// Where the directory is. `None` if it is not a place that files can be moved to.
-    fn path(&self) -> Option<&Path> {
-        None
-    }
     /// Makes creations, removals and renames durable (fsync of the directory).
     fn sync_names(&self) -> Sync;
     /// Bytes that an unprivileged process may still write to the file system.

@@ -74,15 +74,6 @@ impl Disk for Directory {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
-    fn move_to(&self, from: &str, other: &dyn Disk, to: &str) -> io::Result<()> {
-        let other = other.path().ok_or(io::ErrorKind::Unsupported)?;
-        std::fs::rename(self.path.join(from), other.join(to))
-    }
-
-    fn path(&self) -> Option<&Path> {
-        Some(&self.path)
-    }
-
     fn sync_names(&self) -> Sync {
         let path = self.path.clone();
         in_background(move || File::open(path)?.sync_all())

@@ -92,11 +92,7 @@ impl LocalCopy {
         }
         // Before any block of these can become valid.
         cache.invalidate(&void).await?;
-        let is_dirty = {
-            let spans = spans.clone();
-            move |blocks: BlockRange| spans.read().any_at(blocks.start).is_some_and(|span| span.is_dirty())
-        };
-        let room = Room::start(cache.clone(), disk, cache_bytes, is_dirty);
+        let room = Room::start(cache.clone(), disk, cache_bytes, |_| false);
         let source = Versions::new(spans.clone(), remote, owner);
         let puller = Puller::new(source, cache.clone(), room.clone());
         let leaving = spans.read().all().filter(|span| span.is_retired()).cloned().collect();
@@ -134,13 +130,12 @@ impl LocalCopy {
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` if the file has local changes; `StorageFull` if the space or the local disk is used up.
+    /// `StorageFull` if the space or the local disk is used up.
     pub fn span_of(&self, ino: Ino, version: &Version) -> io::Result<Arc<Span>> {
         let mut spans = self.spans.write();
         let before = spans.current(ino);
         match &before {
             Some(span) if span.version() == version => return Ok(span.clone()),
-            Some(span) if span.is_dirty() => return Err(io::ErrorKind::ResourceBusy.into()),
             _ => {}
         }
         let span = self.rows.allocate(&mut spans, ino, version.clone())?;
@@ -161,7 +156,6 @@ impl LocalCopy {
 
     /// Forgets a version: nobody will read it again.
     pub fn forget(&self, span: &Arc<Span>) {
-        assert!(!span.is_dirty(), "a file with local changes is not forgotten");
         let mut spans = self.spans.write();
         if !span.is_retired() {
             spans.retire(span);
@@ -226,16 +220,13 @@ impl LocalCopy {
 
     /// Frees the space of the file, except for what is pinned. Returns the bytes that were freed.
     pub async fn evict(&self, span: &Arc<Span>) -> io::Result<u64> {
-        if span.is_dirty() {
-            return Ok(0);
-        }
         let valid = self.cache.valid().runs(span.extent());
         let chunks: Vec<_> = valid.flat_map(BlockRange::by_chunk).map(|run| run.start).collect();
         let mut chunks: Vec<_> =
             chunks.into_iter().map(|block| crate::units::BlockIndex(block).chunk()).collect();
         chunks.dedup();
         let chunks: &[ChunkIndex] = &chunks;
-        self.cache.evict(chunks, |blocks| self.cache.residents().must_stay(blocks) || span.is_dirty()).await
+        self.cache.evict(chunks, |blocks| self.cache.residents().must_stay(blocks)).await
     }
 
     /// Sets the limit in bytes. Evicts at once what exceeds it.

@@ -42,8 +42,6 @@ pub struct Span {
     /// What its local file takes on the disk, in blocks, as last measured.
     pub(super) taken: AtomicU32,
     is_retired: AtomicBool,
-    /// The file has local changes: its content is in the state directory, and some of its blocks are nowhere else.
-    is_dirty: AtomicBool,
 }
 
 /// The space of a folder is used up, or a version cannot be recorded.
@@ -56,8 +54,8 @@ pub struct NoSpace {
 
 impl Span {
     pub(super) fn new(ino: Ino, version: Version, first: u32) -> Self {
-        let (taken, is_retired, is_dirty) = Default::default();
-        Self { ino, version, first, taken, is_retired, is_dirty }
+        let (taken, is_retired) = Default::default();
+        Self { ino, version, first, taken, is_retired }
     }
 
     /// Its number. No other span of the folder has it at the same time.
@@ -104,15 +102,6 @@ impl Span {
     /// Whether its version is no longer the file's: its blocks must not be used.
     pub fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::SeqCst)
-    }
-
-    /// Whether the file has local changes.
-    pub fn is_dirty(&self) -> bool {
-        self.is_dirty.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn set_dirty(&self, is_dirty: bool) {
-        self.is_dirty.store(is_dirty, Ordering::SeqCst);
     }
 
     /// The name of its local file: the file's number, the span's, and a hash of the version. Two spans never have the same
@@ -309,7 +298,7 @@ mod tests {
     fn no_two_files_ever_share_a_chunk() {
         for seed in 0..50 {
             let mut rng = StdRng::seed_from_u64(seed);
-            let (mut spans, mut held) = (Spans::default(), Vec::new());
+            let (mut spans, mut held, mut highest) = (Spans::default(), Vec::new(), Ino::ROOT);
             for step in 0..300 {
                 match rng.random_range(0..3) {
                     0 if !held.is_empty() => {
@@ -319,6 +308,7 @@ mod tests {
                         assert!(spans.any_at(span.extent().start).is_none(), "seed {seed}");
                     }
                     _ => {
+                        highest = highest.max(Ino(step));
                         let len = rng.random_range(0..600_000) >> rng.random_range(0..12);
                         held.push(spans.allocate(Ino(step), version("v", len)).unwrap());
                     }
@@ -333,7 +323,7 @@ mod tests {
             held.iter().for_each(|span| spans.retire(span));
             held.iter().for_each(|span| spans.free(span));
             assert_eq!(spans.free_runs().collect::<Vec<_>>(), [BlockRange::new(0, SPACE_BLOCKS)]);
-            assert_eq!(spans.highest_ino(), Ino(299));
+            assert_eq!(spans.highest_ino(), highest);
         }
     }
 

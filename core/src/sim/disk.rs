@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -307,16 +306,6 @@ impl Disk for SimDisk {
         change.apply(&mut world.live_names);
         world.name_changes.push(change);
         Ok(())
-    }
-
-    fn move_to(&self, from: &str, other: &dyn Disk, to: &str) -> io::Result<()> {
-        let other = other.path().and_then(Path::to_str).ok_or(ErrorKind::Unsupported)?;
-        let whole = Self { prefix: String::new(), ..self.clone() };
-        whole.rename(&self.full(from), &format!("{other}{to}"))
-    }
-
-    fn path(&self) -> Option<&Path> {
-        Some(Path::new(&self.prefix))
     }
 
     fn sync_names(&self) -> Sync {

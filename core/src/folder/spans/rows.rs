@@ -158,12 +158,8 @@ impl Rows {
     /// Makes all rows durable that were appended before.
     pub async fn sync(&self, spans: &RwLock<Spans>) -> io::Result<()> {
         let _turn = self.syncing.lock().await;
-        if self.sync_once(spans).await.is_ok() {
-            return Ok(());
-        }
-        // What the file lost is still known here.
-        self.tail.lock().has_failed = true;
-        self.sync_once(spans).await
+        // Once more: what the file lost is still known here.
+        if self.sync_once(spans).await.is_ok() { Ok(()) } else { self.sync_once(spans).await }
     }
 
     async fn sync_once(&self, spans: &RwLock<Spans>) -> io::Result<()> {
@@ -178,7 +174,10 @@ impl Rows {
             }
             (tail.file.clone(), tail.at, tail.is_new)
         };
-        file.sync().await?;
+        // The kernel reports a failure only once, so a file whose sync failed is never synced again, but replaced.
+        let synced = file.sync().await;
+        self.tail.lock().has_failed = synced.is_err();
+        synced?;
         if is_new {
             self.disk.rename(NAME_NEW, NAME)?;
             self.disk.sync_names().await?;
