@@ -8,6 +8,7 @@ use disk::FailsOne;
 use holdall_core::disk::Disk;
 use holdall_core::disk::real::Directory;
 use holdall_core::folder::{Environment, Ino, LocalCopy, ReadFailure, Span};
+use holdall_core::planted::{self, Bug};
 use holdall_core::pull::Class;
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use rand::rngs::StdRng;
@@ -52,71 +53,89 @@ fn is_right(span: &Span, range: Range<u64>, bytes: &[u8]) -> bool {
     content(span.version())[range.start as usize..range.end as usize] == *bytes
 }
 
-#[tokio::test(start_paused = true)]
-async fn random_lives_never_show_a_byte_of_another_version() {
-    for seed in 0..20 {
-        let mut rng = StdRng::seed_from_u64(seed);
-        holdall_core::entropy::seed_this_thread(seed);
-        let sync_fails = if seed % 3 == 0 { 30 } else { 0 };
-        let disk = SimDisk::new(seed, DiskFaults { sync_fails, sync_time: Duration::from_millis(20) });
-        let remote = Arc::new(Files::default());
-        const FILES: u32 = 8;
-        let change =
-            |rng: &mut StdRng, ino| remote.write(ino, rng.random_range(0..500_000) >> rng.random_range(0..8));
-        (2..2 + FILES).for_each(|ino| change(&mut rng, ino));
-        let limit = 4 * MIB >> rng.random_range(0..4);
-        for life in 0..4 {
-            let files: Arc<dyn Disk> = Arc::new(disk.directory("files"));
-            let copy = LocalCopy::open(environment(Arc::new(disk.clone()), files, &remote, limit)).await;
-            // A sync may fail here, too.
-            let Ok(copy) = copy else { continue };
-            let cut = rng.random_range(10..120);
-            for step in 0..cut {
-                let ino = rng.random_range(2..2 + FILES);
-                let span = match copy.current(Ino(ino)).filter(|_| rng.random_bool(0.3)) {
-                    Some(span) => span,
-                    None => span(&copy, &remote, ino),
-                };
-                match rng.random_range(0..12) {
-                    0 => change(&mut rng, ino),
-                    1 => drop(copy.evict(&span).await),
-                    2 => copy.forget(&span),
-                    3 => drop(copy.persist().await),
-                    4 => drop(copy.set_pinned([span])),
-                    5 => tokio::time::sleep(Duration::from_millis(rng.random_range(0..3000))).await,
-                    6 => drop(copy.settle(&span).await),
-                    _ => {
-                        let start = rng.random_range(0..=span.len());
-                        let range = start..rng.random_range(start..=span.len());
-                        match read(&copy, &span, range.clone()).await {
-                            Ok(bytes) => {
-                                assert!(
-                                    is_right(&span, range, &bytes),
-                                    "seed {seed} life {life} step {step}: {span}"
-                                )
-                            }
-                            Err(ReadFailure::Gone) => {
-                                let is_old = *span.version() != remote.version(ino) || span.is_retired();
-                                assert!(is_old, "seed {seed}: the version is there: {span}")
-                            }
-                            Err(failure) => assert!(sync_fails > 0, "seed {seed}: {failure}"),
+/// Four lives of a folder on one disk, each ended by a close, a kill or a power cut.
+async fn lives(seed: u64) -> Result<(), String> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    holdall_core::entropy::seed_this_thread(seed);
+    let sync_fails = if seed % 3 == 0 { 30 } else { 0 };
+    let disk = SimDisk::new(seed, DiskFaults { sync_fails, sync_time: Duration::from_millis(20) });
+    let remote = Arc::new(Files::default());
+    const FILES: u32 = 8;
+    let change =
+        |rng: &mut StdRng, ino| remote.write(ino, rng.random_range(0..500_000) >> rng.random_range(0..8));
+    (2..2 + FILES).for_each(|ino| change(&mut rng, ino));
+    let limit = 4 * MIB >> rng.random_range(0..4);
+    for life in 0..4 {
+        let files: Arc<dyn Disk> = Arc::new(disk.directory("files"));
+        let copy = LocalCopy::open(environment(Arc::new(disk.clone()), files, &remote, limit)).await;
+        // A sync may fail here, too.
+        let Ok(copy) = copy else { continue };
+        let cut = rng.random_range(10..120);
+        for step in 0..cut {
+            let ino = rng.random_range(2..2 + FILES);
+            let span = match copy.current(Ino(ino)).filter(|_| rng.random_bool(0.3)) {
+                Some(span) => span,
+                None => span(&copy, &remote, ino),
+            };
+            match rng.random_range(0..12) {
+                0 => change(&mut rng, ino),
+                1 => drop(copy.evict(&span).await),
+                2 => copy.forget(&span),
+                3 => drop(copy.persist().await),
+                4 => drop(copy.set_pinned([span])),
+                5 => tokio::time::sleep(Duration::from_millis(rng.random_range(0..3000))).await,
+                6 => drop(copy.settle(&span).await),
+                _ => {
+                    let start = rng.random_range(0..=span.len());
+                    let range = start..rng.random_range(start..=span.len());
+                    match read(&copy, &span, range.clone()).await {
+                        Ok(bytes) if is_right(&span, range, &bytes) => {}
+                        Ok(_) => return Err(format!("life {life} step {step}: other bytes in {span}")),
+                        Err(ReadFailure::Gone) => {
+                            let is_old = *span.version() != remote.version(ino) || span.is_retired();
+                            assert!(is_old, "seed {seed}: the version is there: {span}")
                         }
+                        Err(failure) => assert!(sync_fails > 0, "seed {seed}: {failure}"),
                     }
                 }
             }
-            match rng.random_range(0..3) {
-                0 => drop(copy.close().await),
-                1 => disk.kill(),
-                _ => {
-                    // At any moment of what makes it durable.
-                    let persisting = copy.clone();
-                    let task = tokio::spawn(async move { persisting.persist().await });
-                    tokio::time::sleep(Duration::from_millis(rng.random_range(0..60))).await;
-                    disk.power_cut();
-                    let _ = task.await;
-                }
+        }
+        match rng.random_range(0..3) {
+            0 => drop(copy.close().await),
+            1 => disk.kill(),
+            _ => {
+                // At any moment of what makes it durable.
+                let persisting = copy.clone();
+                let task = tokio::spawn(async move { persisting.persist().await });
+                tokio::time::sleep(Duration::from_millis(rng.random_range(0..60))).await;
+                disk.power_cut();
+                let _ = task.await;
             }
         }
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_lives_never_show_a_byte_of_another_version() {
+    for seed in 0..20 {
+        assert_eq!(lives(seed).await, Ok(()), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_lives_find_bits_without_bytes() {
+    for bug in [Bug::BitsBeforeData, Bug::HoleBeforeBits] {
+        planted::plant(Some(bug));
+        let mut found = false;
+        for seed in 0..200 {
+            found = lives(seed).await.is_err();
+            if found {
+                break;
+            }
+        }
+        planted::plant(None);
+        assert!(found, "{bug:?}");
     }
 }
 
