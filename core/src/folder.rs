@@ -2,7 +2,7 @@
 //!
 //! Three things are kept apart:
 //! * what the remote has, as far as it was listed (`entries`, `inodes`): it can be listed again, so it may be lost;
-//! * what was changed here and is not in the remote yet (`tree`), which the log of operations (`operation`) makes survive a power cut;
+//! * what was changed here and is not in the remote yet (`tree`), which the log of operations (`step`) makes survive a power cut;
 //! * bytes: one local file for each version of a file (`spans`, `backing`). All of them share one virtual space of blocks, so that the
 //!   cache, the pull queue, pins and eviction of drives serve folders as they are.
 //!
@@ -12,9 +12,13 @@ mod backing;
 pub mod entries;
 pub mod inodes;
 mod local_copy;
-mod node;
+pub mod node;
+pub mod outcome;
+pub mod plan;
 mod source;
 mod spans;
+pub mod step;
+pub mod tree;
 
 pub use backing::Backing;
 pub use local_copy::{Environment, LocalCopy, ReadFailure};

@@ -57,14 +57,14 @@ fn is_right(span: &Span, range: Range<u64>, bytes: &[u8]) -> bool {
 async fn lives(seed: u64) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     holdall_core::entropy::seed_this_thread(seed);
-    let sync_fails = if seed % 3 == 0 { 30 } else { 0 };
+    let sync_fails = if seed.is_multiple_of(3) { 30 } else { 0 };
     let disk = SimDisk::new(seed, DiskFaults { sync_fails, sync_time: Duration::from_millis(20) });
     let remote = Arc::new(Files::default());
     const FILES: u32 = 8;
     let change =
         |rng: &mut StdRng, ino| remote.write(ino, rng.random_range(0..500_000) >> rng.random_range(0..8));
     (2..2 + FILES).for_each(|ino| change(&mut rng, ino));
-    let limit = 4 * MIB >> rng.random_range(0..4);
+    let limit = (4 * MIB) >> rng.random_range(0..4);
     for life in 0..4 {
         let files: Arc<dyn Disk> = Arc::new(disk.directory("files"));
         let copy = LocalCopy::open(environment(Arc::new(disk.clone()), files, &remote, limit)).await;
