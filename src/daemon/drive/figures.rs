@@ -44,6 +44,11 @@ struct Closed {
 }
 
 impl Figures {
+    /// Bytes that files take, as far as it is known already.
+    pub(super) fn last_used_bytes(&self) -> u64 {
+        self.usage.last_used_bytes()
+    }
+
     /// The figures that are remembered in `directory`; none are shown before [`Drive::recall_figures`].
     pub fn new(directory: PathBuf) -> Self {
         let shown = Shown { state: DriveState::Closed, since_ms: now_ms(), last: None };

@@ -54,7 +54,7 @@ impl Drive {
             }
         };
         let cells = (0..chunks.div_ceil(per_cell)).map(cell).collect();
-        let used_bytes = Some(self.usage.last_used_bytes()).filter(|used| *used > 0);
+        let used_bytes = Some(self.figures.last_used_bytes()).filter(|used| *used > 0);
         let traffic = Traffic { is_sending: uploading, is_failing: failing, damage, used_bytes };
         let bytes = amounts::count(volume, traffic);
         Ok(api::ChunkMap { cell_bytes: per_cell * CHUNK_BLOCKS * BLOCK_BYTES, cells, bytes })

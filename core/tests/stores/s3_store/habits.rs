@@ -20,6 +20,7 @@ const NONE: Habits = Habits {
     keeps: None,
     forgets_connections: false,
     lists_at_most: None,
+    has: &[],
 };
 const NO_CONDITIONS: &str = "does not support conditional writes";
 const NO_DELETES: &str = "may not delete";
