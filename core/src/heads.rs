@@ -1,6 +1,6 @@
 //! HEAD's one home: which HEAD may follow which ([`transition`]), and the one way to put it ([`swap`]).
 //!
-//! A version becomes current in three steps. Its root is put under a name of its own ([`put_root`]). A transition makes the next HEAD, which
+//! A version becomes current in three steps. Its root is put under a name of its own (`put_root`). A transition makes the next HEAD, which
 //! names that root; transitions are pure, and refuse whatever must not follow. Then the swap puts the HEAD under the condition that nobody
 //! has changed it since it was read. A crash between these steps leaves a root that nothing names, never a HEAD whose root is missing.
 //!

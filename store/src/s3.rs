@@ -1,6 +1,6 @@
 //! Stores that speak S3: objects of one bucket, or of a part of it.
 //!
-//! [`client`] is the connection and its requests. The store on top decides only which names a look may stand in for a condition.
+//! `client` is the connection and its requests. The store on top decides only which names a look may stand in for a condition.
 
 mod body;
 pub(crate) mod client;

@@ -131,6 +131,7 @@ const PARTS = {
     cell_bytes: (500 * GIB) / 4096,
     // All of it changes from one request to the next.
     cells: Array.from({ length: 4096 }, (_, index) => CELLS[some(index + turn, CELLS.length)]),
+    bytes: Object.fromEntries([...CELLS, 'failed'].map((state, index) => [state, some(index + turn, 100 * GIB)])),
   }),
   queue: (turn) =>
     Array.from({ length: 200 }, (_, index) => ({

@@ -1,7 +1,7 @@
 //! Every commit is a whole file system. A random workload leaves versions in the store, committed for any reason. Each version,
 //! copied from the store alone, is clean once ext4's own journal is replayed, and has every file that was fsynced before its cut.
 
-use crate::bench::{Bench, assert_ext4_clean, run};
+use crate::bench::{Bench, assert_ext4_clean, run, wait_until};
 use crate::versions::{Known, StopAtTheEnd, Workload, seed};
 use holdall_core::device::BlockDevice;
 use holdall_core::disk::real::Directory;
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uuid::Uuid;
@@ -162,5 +163,7 @@ fn assert_has(bench: &Bench, image: &Path, name: &str, expected: &Expected) {
         let found = found.unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
         assert!(found == known.content, "{name}: {file} differs");
     }
-    run("umount", &[&at.display().to_string()]);
+    // Programs that look at every mount, such as those of a desktop, may hold this one for a moment.
+    let unmounted = || Command::new("umount").arg(&at).status().expect("umount runs").success();
+    wait_until("the version is unmounted", unmounted).expect("nothing holds it for long");
 }

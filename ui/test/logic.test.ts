@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { ActivityRow, ChunkMap, DriveStatus } from '../src/backend/shapes';
+import type { ActivityRow, ChunkMap } from '../src/backend/shapes';
 import { CELL_STATES, cellAt, changed, grid, runs, totals } from '../src/lib/chunkmap';
 import { ago, bytes, duration, moment, parseBytes, percent, second } from '../src/lib/format';
 import { ceiling, counted, points, samples, SHOWN_MS } from '../src/lib/history';

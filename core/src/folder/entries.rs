@@ -19,7 +19,7 @@ use crate::store::remote::{Entry, Meta, Name, Version};
 use cookie::{Hasher, WINDOW, directory_key, parse_directory_key, parse_row_key, row_key};
 use parking_lot::Mutex;
 use rand::Rng;
-use row::{Head, Stored};
+use row::{Stored, Summary};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
@@ -157,9 +157,9 @@ impl Entries {
 
     /// What is known of a directory as a whole.
     pub fn directory(&self, dir: Ino) -> Directory {
-        let head = self.current(dir);
+        let summary = self.current(dir);
         let is_being_listed = self.state.lock().listings_of(dir).next().is_some();
-        Directory { listed: head.listed, is_being_listed, rows: head.rows }
+        Directory { listed: summary.listed, is_being_listed, rows: summary.rows }
     }
 
     /// How many entries of a directory are known.
@@ -190,8 +190,8 @@ impl Entries {
     pub fn put(&self, dir: Ino, entry: &Entry) -> Result<Change, EntriesError> {
         let mut state = self.state.lock();
         let mut write = self.begin_write(&mut state, dir)?;
-        write.head.generation.0 += 1;
-        let seen = write.head.generation;
+        write.summary.generation.0 += 1;
+        let seen = write.summary.generation;
         let at = write.seek(&entry.name)?;
         let change = write.merge(at, entry, seen);
         write.commit(&mut state)?;
@@ -230,7 +230,7 @@ impl Entries {
     /// Forgets a directory that is gone, with its rows but not with those of the directories in it. Listings of it that are under way fail.
     pub fn forget(&self, dir: Ino) -> Result<(), EntriesError> {
         let mut state = self.state.lock();
-        let files = self.head(dir).map_or(0, |head| head.files);
+        let files = self.summary(dir).map_or(0, |summary| summary.files);
         // First of all: rows without a directory count for nothing.
         self.tree.remove(directory_key(dir))?;
         state.files = state.files.saturating_sub(files);
@@ -248,7 +248,7 @@ impl Entries {
     }
 
     /// The directory, compared with its rows. One that cannot be read is not listed, now; it may be another time.
-    fn current(&self, dir: Ino) -> Head {
+    fn current(&self, dir: Ino) -> Summary {
         self.trusted(dir).or_else(|| self.verified(&mut self.state.lock(), dir).ok()).unwrap_or_default()
     }
 

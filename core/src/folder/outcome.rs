@@ -18,7 +18,8 @@ pub struct Found {
     pub at: Option<Entry>,
     /// At the place where a relocation comes from.
     pub from: Option<Entry>,
-    /// The bytes at `at` are those that the action brings.
+    /// What is at `at` is what the action brings: a file with those bytes; an empty directory, where one was made; a directory that is no
+    /// longer where it was, where one was moved; the bytes of the known version, where attributes were set.
     pub is_ours: bool,
 }
 
@@ -164,9 +165,8 @@ pub fn resolve(tree: &Tree, ino: Ino, action: &Action, found: &Found, ours: Name
             Some(_) => conflict(tree, ino, node, at, ours),
         },
         Action::SetMeta { meta, .. } => match &found.at {
-            // Others have removed it, and its bytes are unchanged here.
-            None => Resolution::Again(Step::one(ino, None)),
-            Some(entry) if is_set(node, *meta, entry) => {
+            None => Resolution::Again(removed_there(ino, node)),
+            Some(entry) if found.is_ours && is_set(node, *meta, entry) => {
                 Resolution::Taken(taken(tree, ino, action, Some(entry), ghost))
             }
             Some(entry) => changed_there(ino, node, entry),
@@ -186,11 +186,7 @@ pub fn resolve(tree: &Tree, ino: Ino, action: &Action, found: &Found, ours: Name
                 states.push((ino, Some(node.clone())));
                 Resolution::Again(Step { request: 0, states })
             }
-            // Others have removed it. What was written here is uploaded under its new name.
-            (None, _) => match node.content.is_some() || node.kind == Kind::Directory {
-                true => Resolution::Again(step(Node { remote: None, ..node.clone() })),
-                false => Resolution::Again(Step::one(ino, None)),
-            },
+            (None, _) => Resolution::Again(removed_there(ino, node)),
         },
         Action::Remove { version, .. } => match &found.at {
             None => Resolution::Taken(taken(tree, ino, action, None, ghost)),
@@ -219,9 +215,7 @@ pub fn settled(tree: &Tree, ino: Ino, found: &Found, ghost: Ino) -> Step {
         return not_there();
     }
     match &intent.brings {
-        Brings::Directory if entry.kind == Kind::Directory => {
-            arrived(tree, ino, at, entry, (None, None), Some(ghost))
-        }
+        Brings::Directory if found.is_ours => arrived(tree, ino, at, entry, (None, None), Some(ghost)),
         Brings::Content { generation, meta, .. } if found.is_ours => {
             arrived(tree, ino, at, entry, (Some(*generation), Some(*meta)), Some(ghost))
         }
@@ -229,7 +223,7 @@ pub fn settled(tree: &Tree, ino: Ino, found: &Found, ghost: Ino) -> Step {
             let left = found.from.is_some().then_some(ghost);
             arrived(tree, ino, at, entry, (None, None), left)
         }
-        Brings::Meta(generation) if is_set(node, *generation, entry) => {
+        Brings::Meta(generation) if found.is_ours && is_set(node, *generation, entry) => {
             arrived(tree, ino, at, entry, (None, Some(*generation)), None)
         }
         Brings::Directory | Brings::Content { .. } | Brings::Relocated { .. } | Brings::Meta(_) => {
@@ -242,17 +236,20 @@ fn of_kind(entry: &Option<Entry>, kind: Kind) -> Option<&Entry> {
     entry.as_ref().filter(|entry| entry.kind == kind)
 }
 
-/// The remote has nothing at `at`.
+/// The remote has nothing of the node at `at`, nor of the one that it was to replace.
 fn forgotten(tree: &Tree, ino: Ino, node: &Node, at: &Place) -> Step {
     let mut states: Vec<_> = without_occupant(tree, ino, at).into_iter().collect();
-    if node.remote.as_ref().is_some_and(|known| known.place == *at) {
-        states.push((ino, Some(Node { remote: None, intent: None, ..node.clone() })));
-    }
+    let remote = node.remote.clone().filter(|known| known.place != *at);
+    states.push((ino, Some(Node { remote, intent: None, ..node.clone() })));
     Step { request: 0, states }
 }
 
 /// Theirs keeps the name, ours gets another one.
 fn conflict(tree: &Tree, ino: Ino, node: &Node, at: &Place, ours: Name) -> Resolution {
+    if node.local.as_ref().is_some_and(|local| local != at) {
+        // It has another name by now, which nobody else has taken.
+        return Resolution::Again(forgotten(tree, ino, node, at));
+    }
     let place = Place::new(at.parent, ours);
     let remote = node.remote.clone().filter(|known| known.place != *at);
     let local = node.local.as_ref().map(|_| place.clone());
@@ -261,12 +258,23 @@ fn conflict(tree: &Tree, ino: Ino, node: &Node, at: &Place, ours: Name) -> Resol
     Resolution::Conflict(Step { request: 0, states }, place)
 }
 
+/// Whether a program here has written to it, or may have.
+fn is_written(node: &Node) -> bool {
+    node.content.is_some() || node.may_be_written
+}
+
+/// Another program has removed the node. What was written here is uploaded again under its name, and so is a directory, for what is in it.
+fn removed_there(ino: Ino, node: &Node) -> Step {
+    let stays = node.local.is_some() && (is_written(node) || node.kind == Kind::Directory);
+    Step::one(ino, stays.then(|| Node { remote: None, ..node.clone() }))
+}
+
 /// The remote has another version of the node now. What was changed here stays changed; what was removed here was the version before.
 fn changed_there(ino: Ino, node: &Node, entry: &Entry) -> Resolution {
     if node.local.is_none() {
         return Resolution::Reappeared(Step::one(ino, None));
     }
-    if node.content.is_some() {
+    if is_written(node) {
         // Theirs stays where it is, and what was written here goes to its new place.
         return Resolution::Again(Step::one(ino, Some(Node { remote: None, ..node.clone() })));
     }

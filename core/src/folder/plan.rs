@@ -14,7 +14,7 @@
 
 use super::node::{Brings, Ino, Known, Node, Place};
 use super::tree::{Tree, directories_of};
-use crate::store::remote::{Condition, Kind, Name, Relocation, UPLOAD_PREFIX, Version};
+use crate::store::remote::{Condition, Kind, Name, Relocation, Version};
 use std::collections::BTreeSet;
 
 /// Something to be done at the remote. Places are of the remote, and of this device: in the directory of a planned action they are alike.
@@ -114,15 +114,17 @@ pub struct Readiness {
 /// Plans.
 pub struct Planner<'a, R> {
     tree: &'a Tree,
+    /// For names that no other device makes.
+    device: u32,
     readiness: R,
     /// Inodes with an action under way, and those that have one in the plan already.
     busy: BTreeSet<Ino>,
 }
 
 impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
-    /// A planner of what differs in `tree`. `busy` are the inodes for which an action is under way.
-    pub fn new(tree: &'a Tree, busy: BTreeSet<Ino>, readiness: R) -> Self {
-        Self { tree, readiness, busy }
+    /// A planner of what differs in `tree`, on a device that `device` stands for. `busy` are the inodes for which an action is under way.
+    pub fn new(tree: &'a Tree, device: u32, busy: BTreeSet<Ino>, readiness: R) -> Self {
+        Self { tree, device, readiness, busy }
     }
 
     /// Up to `most` actions that can be done at the same time, one for each inode, in no particular order.
@@ -223,7 +225,7 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
             circle.contains(&ino) && !circle.iter().any(|other| is_before(*other))
         };
         let may_go = self.is_wanted(ino) && self.is_movable(ino, node, known) && is_stuck();
-        let aside = Place::new(known.place.parent, aside(ino));
+        let aside = Place::new(known.place.parent, aside(self.device, ino, &known.version));
         may_go.then(|| self.relocate(ino, node, known, &aside, Condition::Absent))
     }
 
@@ -269,6 +271,7 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
         let is_replaced = there.local.is_none()
             && there.kind != Kind::Directory
             && node.kind != Kind::Directory
+            && there.intent.is_none()
             && !self.busy.contains(&occupant);
         let version = &there.remote.as_ref()?.version;
         is_replaced.then(|| Condition::Matches(version.clone()))
@@ -286,7 +289,7 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
         loop {
             // The root is no node, and a directory that is no node is as in the remote, and so are those above it.
             let Some(node) = self.tree.node(at) else { return true };
-            if !node.is_in_place() || self.busy.contains(&at) {
+            if !node.is_in_place() || is_on_its_way(node) || self.busy.contains(&at) {
                 return false;
             }
             match &node.local {
@@ -302,7 +305,7 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
         loop {
             let Some(node) = self.tree.node(at) else { return true };
             match &node.remote {
-                Some(known) if !self.busy.contains(&at) => at = known.place.parent,
+                Some(known) if !is_on_its_way(node) && !self.busy.contains(&at) => at = known.place.parent,
                 _ => return false,
             }
         }
@@ -359,14 +362,26 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
     }
 }
 
+/// Whether a move of a directory was begun whose outcome is not known: what is in it may be at either place.
+fn is_on_its_way(node: &Node) -> bool {
+    node.intent.as_ref().is_some_and(|intent| matches!(intent.brings, Brings::Relocated { .. }))
+}
+
 /// The generation of the attributes that are not in the remote; 0 if they are.
 fn meta_generation(node: &Node) -> u64 {
     node.meta.as_ref().map_or(0, |here| here.generation)
 }
 
-/// The temporary name by which a file leaves a circle.
-fn aside(ino: Ino) -> Name {
-    Name::new(&format!("{UPLOAD_PREFIX}{ino}")).expect("a prefix and a number make a name")
+/// Temporary names begin so. They are ordinary names of ordinary files: what has one may be the only copy, so nothing sweeps it.
+pub const MOVING_PREFIX: &str = ".holdall-moving-";
+
+/// The temporary name by which a version of a file leaves a circle. No other device, file or version has the same.
+fn aside(device: u32, ino: Ino, version: &Version) -> Name {
+    let version = blake3::hash(format!("{}/{}", version.tag, version.len).as_bytes());
+    let version =
+        u32::from_le_bytes(*version.as_bytes().first_chunk().expect("a hash has more than four bytes"));
+    let name = format!("{MOVING_PREFIX}{device:08x}-{ino}-{version:08x}");
+    Name::new(&name).expect("a prefix and three numbers make a name")
 }
 
 #[cfg(test)]

@@ -491,7 +491,9 @@ impl World {
 
     /// One random event. Returns false once the device has stopped for good.
     async fn step(&mut self, index: usize, volume: &Arc<Volume>, device: &VolumeDevice) -> bool {
-        match self.rng.random_range(0..100) {
+        let what = self.rng.random_range(0..100);
+        trace(|| format!("step {what}"));
+        match what {
             0..45 => {
                 let count = self.rng.random_range(1..6);
                 let start = self.rng.random_range(0..BLOCKS - count);

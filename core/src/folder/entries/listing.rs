@@ -77,8 +77,8 @@ impl Entries {
     pub fn begin(self: &Arc<Self>, dir: Ino, now_ms: u64) -> Result<Listing, EntriesError> {
         let mut state = self.state.lock();
         let mut write = self.begin_write(&mut state, dir)?;
-        write.head.generation.0 += 1;
-        let generation = write.head.generation;
+        write.summary.generation.0 += 1;
+        let generation = write.summary.generation;
         write.commit(&mut state)?;
         state.listings.insert((dir, generation), Removed::new());
         drop(state);
@@ -143,8 +143,8 @@ impl Listing {
         if !state.listings.contains_key(&(dir, generation)) {
             return Err(ListingError::Void);
         }
-        if write.head.listed.as_ref().is_none_or(|listed| listed.generation < generation) {
-            write.head.listed = Some(Listed { generation, at_ms: self.began_ms, tag });
+        if write.summary.listed.as_ref().is_none_or(|listed| listed.generation < generation) {
+            write.summary.listed = Some(Listed { generation, at_ms: self.began_ms, tag });
         }
         write.commit(&mut state)?;
         drop(state);

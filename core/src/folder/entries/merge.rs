@@ -1,7 +1,7 @@
 //! Changing rows. A row and its directory change in one batch.
 
 use super::cookie::{row_key, window_keys};
-use super::row::{Head, Stored, encode_row, stored};
+use super::row::{Stored, Summary, encode_row, stored};
 use super::{Change, Cookie, Entries, EntriesError, Generation, Row, State, WINDOW, directory_key};
 use crate::folder::node::Ino;
 use crate::store::remote::{Entry, Name};
@@ -67,8 +67,8 @@ impl Entries {
 
     /// Begins a change of a directory's rows.
     pub(super) fn begin_write(&self, state: &mut State, dir: Ino) -> Result<Write<'_>, EntriesError> {
-        let head = self.verified(state, dir)?;
-        Ok(Write { entries: self, dir, files_before: head.files, head, pending: Pending::new() })
+        let summary = self.verified(state, dir)?;
+        Ok(Write { entries: self, dir, files_before: summary.files, summary, pending: Pending::new() })
     }
 }
 
@@ -78,14 +78,14 @@ pub(super) struct Write<'a> {
     dir: Ino,
     files_before: u64,
     /// The directory.
-    pub head: Head,
+    pub summary: Summary,
     pending: Pending,
 }
 
 impl Write<'_> {
     /// Looks for a name.
     pub fn seek(&self, name: &Name) -> Result<Seek, EntriesError> {
-        self.entries.seek(self.dir, name, Some(self.head.displaced), &self.pending)
+        self.entries.seek(self.dir, name, Some(self.summary.displaced), &self.pending)
     }
 
     /// The entry is there, at the place that was found for its name.
@@ -111,21 +111,21 @@ impl Write<'_> {
 
     /// Removes a row that was found.
     pub fn remove(&mut self, row: &Stored) {
-        self.head.replace(&self.entries.hasher, Some(row), None);
+        self.summary.replace(&self.entries.hasher, Some(row), None);
         self.pending.insert(row.row.cookie, None);
     }
 
     fn insert(&mut self, before: Option<&Stored>, row: Row) {
         let hasher = &self.entries.hasher;
         let after = stored(&encode_row(hasher, &row_key(self.dir, row.cookie), &row), row);
-        self.head.replace(hasher, before, Some(&after));
+        self.summary.replace(hasher, before, Some(&after));
         self.pending.insert(after.row.cookie, Some(after));
     }
 
     /// Makes the change, all of it or (after a crash) nothing. After an error, the directory is compared with its rows before it counts as
     /// listed.
     pub fn commit(self, state: &mut State) -> Result<(), EntriesError> {
-        let Self { entries, dir, files_before, head, pending } = self;
+        let Self { entries, dir, files_before, summary, pending } = self;
         let mut batch = sled::Batch::default();
         for (cookie, stored) in pending {
             let key = row_key(dir, cookie);
@@ -134,9 +134,9 @@ impl Write<'_> {
                 None => batch.remove(&key),
             }
         }
-        batch.insert(&directory_key(dir), head.encode(&entries.hasher, dir));
+        batch.insert(&directory_key(dir), summary.encode(&entries.hasher, dir));
         entries.tree.apply_batch(batch).inspect_err(|_| entries.distrust())?;
-        state.files = state.files.wrapping_sub(files_before).wrapping_add(head.files);
+        state.files = state.files.wrapping_sub(files_before).wrapping_add(summary.files);
         Ok(())
     }
 }

@@ -136,7 +136,7 @@ fn time(r: &mut Reader<'_>) -> Result<Time, FormatError> {
 
 /// What is kept of a directory itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct Summary {
     /// The last generation that was given to a listing or a change.
     pub generation: Generation,
     /// The last complete listing.
@@ -164,7 +164,7 @@ pub struct Listed {
     pub tag: Option<String>,
 }
 
-impl Head {
+impl Summary {
     /// A row takes the place of another one, or of none.
     pub fn replace(&mut self, hasher: &Hasher, before: Option<&Stored>, after: Option<&Stored>) {
         let is_file = |stored: &Stored| u64::from(stored.row.entry.kind != Kind::Directory);
@@ -187,7 +187,7 @@ impl Head {
 
     /// Whether both count the same rows.
     pub fn counts_as(&self, other: &Self) -> bool {
-        let counts = |head: &Self| (head.rows, head.files, head.displaced, head.sum);
+        let counts = |summary: &Self| (summary.rows, summary.files, summary.displaced, summary.sum);
         counts(self) == counts(other)
     }
 
@@ -229,9 +229,9 @@ impl Head {
             _ => return Err(FormatError::Unknown),
         };
         let (rows, files, displaced) = (r.varint()?, r.varint()?, r.varint()?);
-        let head = Self { generation, listed, rows, files, displaced, sum: r.u64()?, session: r.u64()? };
+        let summary = Self { generation, listed, rows, files, displaced, sum: r.u64()?, session: r.u64()? };
         r.end()?;
-        Ok(head)
+        Ok(summary)
     }
 }
 

@@ -1,19 +1,19 @@
 //! Comparing a directory with its rows, once in each session and after whatever could not be read or written.
 
 use super::cookie::{Cookie, directory_key, parse_directory_key, row_key};
-use super::row::{Head, Stored, decode_row};
+use super::row::{Stored, Summary, decode_row};
 use super::{BATCH_ROWS, Entries, EntriesError, Generation, Ino, State};
 
 impl Entries {
     /// The directory as it is in the database. `None`: there is none that can be read.
-    pub(super) fn head(&self, dir: Ino) -> Option<Head> {
+    pub(super) fn summary(&self, dir: Ino) -> Option<Summary> {
         let value = self.tree.get(directory_key(dir)).inspect_err(|_| self.distrust()).ok()??;
-        Head::decode(&self.hasher, dir, &value)
+        Summary::decode(&self.hasher, dir, &value)
     }
 
     /// The directory, if it has been compared with its rows.
-    pub(super) fn trusted(&self, dir: Ino) -> Option<Head> {
-        self.head(dir).filter(|head| head.session == self.session())
+    pub(super) fn trusted(&self, dir: Ino) -> Option<Summary> {
+        self.summary(dir).filter(|summary| summary.session == self.session())
     }
 
     /// A row of the database. `None` if it is damaged or of another version.
@@ -27,34 +27,34 @@ impl Entries {
 
     /// The directory, compared with its rows if that has not been done. One that does not fit them is as if it had never been listed, and
     /// listings of it that are under way fail, since what they have merged may be lost.
-    pub(super) fn verified(&self, state: &mut State, dir: Ino) -> Result<Head, EntriesError> {
+    pub(super) fn verified(&self, state: &mut State, dir: Ino) -> Result<Summary, EntriesError> {
         let session = self.session();
-        let found = self.head(dir);
-        if let Some(head) = found.as_ref().filter(|head| head.session == session) {
-            return Ok(head.clone());
+        let found = self.summary(dir);
+        if let Some(summary) = found.as_ref().filter(|summary| summary.session == session) {
+            return Ok(summary.clone());
         }
         let (mut counted, damaged) = self.counted(dir)?;
         counted.session = session;
         let is_nothing = found.is_none() && counted.rows == 0;
         let found = found.unwrap_or_default();
-        let head = match found.counts_as(&counted) && damaged == 0 {
+        let summary = match found.counts_as(&counted) && damaged == 0 {
             // A directory that nobody has listed does not get into the database by being looked at.
             true if is_nothing => return Ok(counted),
-            true => Head { session, ..found },
+            true => Summary { session, ..found },
             false => {
                 tracing::info!(%dir, rows = counted.rows, damaged, "the known files of a directory are incomplete");
                 state.fail_listings(dir);
                 state.files = state.files.wrapping_sub(found.files).wrapping_add(counted.files);
-                Head { generation: found.generation.max(counted.generation), ..counted }
+                Summary { generation: found.generation.max(counted.generation), ..counted }
             }
         };
-        self.tree.insert(directory_key(dir), head.encode(&self.hasher, dir))?;
-        Ok(head)
+        self.tree.insert(directory_key(dir), summary.encode(&self.hasher, dir))?;
+        Ok(summary)
     }
 
     /// Counts the rows of a directory, and removes damaged ones. The generation is the highest of a row.
-    fn counted(&self, dir: Ino) -> Result<(Head, u64), EntriesError> {
-        let mut counted = Head::default();
+    fn counted(&self, dir: Ino) -> Result<(Summary, u64), EntriesError> {
+        let mut counted = Summary::default();
         let mut damaged = 0;
         let mut batch = sled::Batch::default();
         for item in self.tree.scan_prefix(dir.0.to_be_bytes()) {
@@ -85,8 +85,9 @@ impl Entries {
         let mut files = 0u64;
         for item in self.tree.range(..row_key(Ino(1), Cookie(0))) {
             let (key, value) = item?;
-            let head = parse_directory_key(&key).and_then(|dir| Head::decode(&self.hasher, dir, &value));
-            files = files.wrapping_add(head.map_or(0, |head| head.files));
+            let summary =
+                parse_directory_key(&key).and_then(|dir| Summary::decode(&self.hasher, dir, &value));
+            files = files.wrapping_add(summary.map_or(0, |summary| summary.files));
         }
         Ok(files)
     }

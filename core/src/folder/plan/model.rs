@@ -1,12 +1,12 @@
 //! A model of a folder: random changes here, another program that changes the remote, answers that are lost, and plans in between. At the
 //! end the remote and the folder are alike, and nothing that somebody wrote is lost.
 
-use super::{Action, Planner, Readiness};
+use super::{Action, MOVING_PREFIX, Planner, Readiness};
 use crate::folder::node::{Brings, ContentHere, Ino, Known, Node, Place};
 use crate::folder::outcome::{self, Found, Resolution};
 use crate::folder::step::Step;
 use crate::folder::tree::{Child, Tree};
-use crate::store::remote::{Condition, Entry, Kind, Meta, Name, Relocation, Time, UPLOAD_PREFIX, Version};
+use crate::store::remote::{Condition, Entry, Kind, Meta, Name, Relocation, Time, Version};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -291,7 +291,7 @@ impl Model {
         let paths: Vec<String> = self
             .remote
             .iter()
-            .filter(|(path, there)| there.kind == Kind::File && !path.contains(UPLOAD_PREFIX))
+            .filter(|(path, there)| there.kind == Kind::File && !path.contains(MOVING_PREFIX))
             .map(|(path, _)| path.clone())
             .collect();
         let (bytes, version) = (self.number(), self.number());
@@ -341,7 +341,7 @@ impl Model {
                 }
             }
             let name = Name::new(parts[parts.len() - 1]).unwrap();
-            if !known || name.as_str().starts_with(UPLOAD_PREFIX) {
+            if !known || name.as_str().starts_with(MOVING_PREFIX) {
                 continue;
             }
             let place = Place::new(parent, name);
@@ -376,7 +376,7 @@ impl Model {
         self.rng = rng;
         let busy: BTreeSet<Ino> = self.flights.iter().map(|flight| flight.ino).collect();
         let ready = |ino| Readiness { rests: !moody.contains(&ino), waits: false };
-        for (ino, action) in Planner::new(&self.tree, busy, ready).plan(8) {
+        for (ino, action) in Planner::new(&self.tree, 7, busy, ready).plan(8) {
             let (at, from) = (
                 action.at().clone(),
                 action.from().cloned().or_else(|| {
@@ -433,7 +433,7 @@ impl Model {
 
     /// Names that are a file's here and in the remote: an upload must not take them away, not even for a moment.
     fn kept_names(&self, action: &Action) -> BTreeSet<String> {
-        let of_files = !matches!(action, Action::Relocate { to, .. } if to.name.as_str().starts_with(UPLOAD_PREFIX))
+        let of_files = !matches!(action, Action::Relocate { to, .. } if to.name.as_str().starts_with(MOVING_PREFIX))
             && !matches!(action, Action::Relocate { from, .. } if self.tree.occupant(from).and_then(|ino| self.tree.node(ino)).is_some_and(|node| node.kind == Kind::Directory));
         if !of_files {
             return BTreeSet::new();
@@ -537,29 +537,33 @@ impl Model {
     fn resolve(&mut self, flight: &Flight, ghost: Ino) {
         let at = self.entry(&flight.at);
         let from = flight.from.as_ref().and_then(|path| self.entry(path));
+        let node = self.tree.node(flight.ino);
+        let known = node.and_then(|node| node.remote.as_ref());
         let is_directory = |entry: &Entry| entry.kind == Kind::Directory;
-        let is_ours = match (&flight.action, &at) {
-            (Action::Relocate { version, .. }, Some(entry)) => match (is_directory(entry), &from) {
-                (true, from) => from.is_none(),
-                (false, _) => entry.version.tag == version.tag,
-            },
-            (Action::Settle { .. }, Some(entry)) => {
-                let node = self.tree.node(flight.ino);
+        let is_moved = |entry: &Entry| match is_directory(entry) {
+            true => !from.as_ref().is_some_and(is_directory),
+            false => known.is_some_and(|known| known.version.tag == entry.version.tag),
+        };
+        let has_known_bytes = |entry: &Entry| {
+            is_directory(entry) || known.is_some_and(|known| known.version.len == entry.version.len)
+        };
+        let inside = format!("{}/", flight.at);
+        let is_ours = at.as_ref().is_some_and(|entry| match &flight.action {
+            Action::Relocate { .. } => is_moved(entry),
+            Action::SetMeta { .. } => has_known_bytes(entry),
+            Action::Settle { .. } => {
                 match node.and_then(|node| node.intent.as_ref()).map(|intent| &intent.brings) {
                     Some(Brings::Content { digest: sent, .. }) => *sent == digest(entry.version.len),
-                    Some(Brings::Relocated { .. }) => match is_directory(entry) {
-                        true => from.is_none(),
-                        false => {
-                            let known = node.and_then(|node| node.remote.as_ref());
-                            known.is_some_and(|known| known.version.tag == entry.version.tag)
-                        }
-                    },
-                    _ => false,
+                    Some(Brings::Relocated { .. }) => is_moved(entry),
+                    Some(Brings::Directory) => {
+                        is_directory(entry) && !self.remote.keys().any(|path| path.starts_with(&inside))
+                    }
+                    Some(Brings::Meta(_)) => has_known_bytes(entry),
+                    None => false,
                 }
             }
-            (_, Some(entry)) => !is_directory(entry) && flight.bytes == entry.version.len,
-            (_, None) => false,
-        };
+            _ => !is_directory(entry) && flight.bytes == entry.version.len,
+        });
         let ours = Name::new(&format!("conflict {}", self.number())).unwrap();
         let found = Found { at, from, is_ours };
         match outcome::resolve(&self.tree, flight.ino, &flight.action, &found, ours, ghost) {
@@ -596,8 +600,8 @@ impl Model {
         }
         assert!(self.tree.nodes().all(|(_, node)| !node.differs()), "left undone: {:#?}", self.tree);
         self.list();
-        // A copy whose answer was lost may be left under a temporary name, which its device sweeps.
-        self.remote.retain(|path, _| !path.contains(UPLOAD_PREFIX));
+        // A copy whose answer was lost may be left under a temporary name, where another program changed what it was copied from.
+        self.remote.retain(|path, _| !path.contains(MOVING_PREFIX));
         let there: BTreeMap<String, u64> =
             self.remote.iter().map(|(path, there)| (path.clone(), there.bytes)).collect();
         assert_eq!(self.here(), there);
