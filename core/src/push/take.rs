@@ -15,7 +15,7 @@ use crate::map::{Map, ReadError};
 use crate::planted::{self, Bug};
 use crate::replica::{self, ReplicaError};
 use crate::retry::Backoff;
-use crate::store::Etag;
+use crate::store::{Etag, StoreError};
 
 /// Takes the drive, however long the store is away. Requests wait meanwhile. Returns `None` once the drive is closed.
 pub(super) async fn first(task: &mut Task, queue: &mut Queue) -> Option<Result<(), PushError>> {
@@ -81,8 +81,9 @@ impl Task {
             Err(ReplicaError::Unsure(error)) => error,
             Err(ReplicaError::Read(ReadError::Store(error))) if error.is_transient() => error,
             Err(ReplicaError::Read(error)) => return Err(error.into()),
-            // Done, or another device was faster.
-            Ok(_) | Err(_) => return Ok(()),
+            Ok(_) => return Ok(()),
+            // Another device was faster, or the store shows something else each time.
+            Err(error) => StoreError::Busy { reason: error.to_string(), retry_after: None },
         };
         self.committer.wait(backoff, &error).await;
         Ok(())

@@ -381,7 +381,10 @@ async fn swap(
         Swap::Applied(head, etag) => Ok((head, etag)),
         Swap::Lost(now) => match drive::check_here(&now, sealer) {
             Ok(()) => Err(ReplicaError::Already),
-            Err(gone) => Err(ReplicaError::Left(gone)),
+            // Another device may have finished this promotion before the drive left this store again. So nothing is taken back.
+            Err(gone) => {
+                Err(ReplicaError::Unsure(StoreError::Busy { reason: gone.to_string(), retry_after: None }))
+            }
         },
         // On a store without compare-and-swap, the same HEAD in another turn is no proof: a device that came too late may have passed it on
         // to a turn below ours.
