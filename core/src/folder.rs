@@ -6,7 +6,10 @@
 //! * bytes: one local file for each version of a file (`spans`, `backing`). All of them share one virtual space of blocks, so that the
 //!   cache, the pull queue, pins and eviction of drives serve folders as they are.
 //!
-//! The plan of uploads is computed from the difference of the first two (`plan`, pure).
+//! The plan of uploads is computed from the difference of the first two (`plan`, pure), and what came of an action changes the tree
+//! (`outcome`, pure).
+//!
+//! These are the parts. Nothing joins them into an open folder yet, and no command reaches them.
 
 mod backing;
 pub mod entries;
