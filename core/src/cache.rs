@@ -25,10 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uuid::Uuid;
 
+mod awaited;
+mod hand_over;
 mod hold;
 mod persist;
 mod residents;
 
+pub use awaited::Awaited;
+use awaited::Waits;
 pub use residents::Residents;
 
 pub use hold::{Hold, Holds};
@@ -47,6 +51,7 @@ pub struct Cache {
     holds: Holds,
     residents: Residents,
     shards: [Mutex<()>; SHARDS],
+    waits: Arc<Waits>,
     /// Chunks with pulls in flight. They are not evicted: a pull that looked up a block before an eviction may bring an
     /// older version than the evicted one.
     pulling: Mutex<BTreeMap<ChunkIndex, usize>>,
@@ -100,6 +105,7 @@ impl Cache {
             holds: Holds::default(),
             residents: Residents::new(capacity),
             shards: [const { Mutex::new(()) }; SHARDS],
+            waits: Arc::default(),
             pulling: Mutex::default(),
             persist: tokio::sync::Mutex::new(persisted),
             evicting: tokio::sync::Mutex::default(),
@@ -179,6 +185,17 @@ impl Cache {
         pulling.range(range).next().is_some()
     }
 
+    /// Says that a reader waits for these blocks while the result lives. Evictions leave them alone: otherwise a full cache could evict what
+    /// was pulled before the reader takes it, again and again.
+    pub fn wait_for(&self, blocks: BlockRange) -> Awaited {
+        self.waits.begin(blocks)
+    }
+
+    /// Whether a reader waits for some of the blocks.
+    pub fn is_awaited(&self, blocks: BlockRange) -> bool {
+        self.waits.any(blocks)
+    }
+
     /// Makes the file as long as a drive of `size_blocks`.
     pub fn set_size(&self, size_blocks: u64) -> io::Result<()> {
         let len = size_blocks * BLOCK_BYTES;
@@ -188,6 +205,12 @@ impl Cache {
     /// Blocks that are in it.
     pub fn valid(&self) -> &Bitmap {
         &self.valid
+    }
+
+    /// Whether blocks are valid, and no eviction that has not seen a hold of them takes them any more.
+    pub fn are_all_valid(&self, blocks: BlockRange) -> bool {
+        let _all = self.lock_all(blocks);
+        self.valid.all(blocks)
     }
 
     /// The local file, for reading blocks that are valid.
@@ -352,11 +375,11 @@ impl Cache {
     }
 
     /// Evicts chunks, except for their blocks that must stay, and frees the space. `keep` says, under the chunk's lock,
-    /// whether any of some blocks must stay (because they are dirty or pinned). Chunks that are being pulled stay too.
-    /// Returns the bytes that were freed.
+    /// whether any of some blocks must stay (because they are dirty or pinned). Chunks that are being pulled and blocks that
+    /// readers wait for stay too. Returns the bytes that were freed.
     pub async fn evict(&self, chunks: &[ChunkIndex], keep: impl Fn(BlockRange) -> bool) -> io::Result<u64> {
         let all = BlockRange { start: 0, end: self.valid.capacity() };
-        let stays = |blocks| keep(blocks) && !planted::has(Bug::DirtyEvicted);
+        let stays = |blocks| self.is_awaited(blocks) || keep(blocks) && !planted::has(Bug::DirtyEvicted);
         let may_go = |chunk: &ChunkIndex| match chunk.blocks().intersect(&all) {
             blocks if stays(blocks) => coalesce(blocks.pieces(1).filter(|block| !stays(*block)).collect(), 0),
             blocks => vec![blocks],

@@ -1,4 +1,5 @@
-//! The time of day, which is shown to people. Nothing depends on it.
+//! The time of day, which is shown to people. No data depends on it: a wrong clock can at most abandon a clone that is being made
+//! (`drive::abandon_clones`), and then the person is told to make it again.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

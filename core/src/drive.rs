@@ -122,6 +122,10 @@ async fn publish(objects: (&dyn Store, &Sealer), root: &Root, device: &Device) -
     let version = heads::put_root(store, sealer, root).await.map_err(Unpublished::Absent)?;
     let head = transition::publish(root.drive, root.epoch, version, false, Author::new(device));
     match heads::swap(store, sealer, None, head, &mut Once).await {
+        Swap::Lost(now) if now.state == HeadState::Removed => {
+            let reason = "making it took so long that it was abandoned".to_owned();
+            Err(Unpublished::Absent(StoreError::Busy { reason, retry_after: None }))
+        }
         Swap::Applied(..) | Swap::Lost(_) => Ok(()),
         Swap::Refused(error) => Err(Unpublished::Absent(error)),
         Swap::Unknown(error) => Err(Unpublished::Unknown(error)),
@@ -259,7 +263,12 @@ pub async fn clone(
     name: &str,
     device: &Device,
 ) -> Result<Uuid, DriveError> {
-    let (head, _, root) = current(objects, drive).await?;
+    let (head, _) = self::head(objects, drive).await?;
+    if head.is_provisional() {
+        // Objects of the version that it names may be missing.
+        return Err(DriveError::Unfinished);
+    }
+    let root = objects.root(head.root, Some(head.root_hash)).await?;
     let (source, hash) = match label {
         Some(label) => snapshot(&root, label).map(|kept| (kept.root, kept.root_hash))?,
         None => (head.root, head.root_hash),
@@ -277,9 +286,7 @@ pub(crate) async fn set_apart(
     root: &Root,
     device: &Device,
 ) -> Result<String, DriveError> {
-    let version = head.root.name(ObjectKind::Root);
-    let hash = blake3::derive_key("holdall 2026 drive of a version that was left behind", version.as_bytes());
-    let new = Uuid::from_slice(&hash[..16]).expect("16 bytes");
+    let new = apart(head.root);
     match current(objects, new).await {
         Ok((_, _, there)) => return Ok(there.name),
         // It was made before, and then removed or moved: that decision stands.
@@ -296,8 +303,47 @@ pub(crate) async fn set_apart(
     Ok(name)
 }
 
+/// The drive that [`set_apart`] makes of a version.
+fn apart(version: ObjectId) -> Uuid {
+    let version = version.name(ObjectKind::Root);
+    let hash = blake3::derive_key("holdall 2026 drive of a version that was left behind", version.as_bytes());
+    Uuid::from_slice(&hash[..16]).expect("16 bytes")
+}
+
+/// Deletes the refs of clones that were begun a day before `now_ms` or earlier and have no HEAD. First a HEAD says that such a drive was
+/// removed, so that its first HEAD can no longer arrive: nothing would hold the clone's version then.
+///
+/// A drive that [`set_apart`] makes is not abandoned: the device that left its version behind tries again until it is there.
+pub(crate) async fn abandon_clones(objects: &Objects, now_ms: u64, device: &Device) -> Result<(), ReadError> {
+    let (store, sealer) = (objects.store().as_ref(), objects.sealer());
+    for (new, name) in fork::without_head(store).await? {
+        let bytes = match store.get(&name, None).await {
+            Err(StoreError::NotFound { .. }) => continue,
+            fetched => fetched?.bytes,
+        };
+        // A ref that says nothing is reported by whoever needs to know what it holds.
+        let Ok(reference) = serde_json::from_slice::<Reference>(&bytes) else { continue };
+        let is_clone = reference.kind == ReferenceKind::Clone
+            && ObjectId::parse(&reference.root).is_some_and(|(_, version)| apart(version) != new);
+        if !is_clone || now_ms.saturating_sub(reference.created_ms) < CLONE_MS_MAX {
+            continue;
+        }
+        let abandoned = transition::abandon(new, Author::new(device));
+        match heads::swap(store, sealer, None, abandoned, &mut Once).await {
+            // If its HEAD has just arrived, it holds the version.
+            Swap::Applied(..) | Swap::Lost(_) => store.delete(&name).await?,
+            Swap::Refused(error) | Swap::Unknown(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Making a clone takes at most this long: it is a few requests.
+const CLONE_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// Makes a drive of a version of the drive `of`, which a ref holds meanwhile. If the new drive's HEAD may still arrive, the ref stays: nothing
-/// else would hold the version then. The ref is named like a fork's, so the next collection that finds that HEAD deletes it.
+/// else would hold the version then. The ref is named like a fork's, so the next collection that finds that HEAD deletes it. If there is none
+/// after a day, a collection abandons the clone.
 async fn clone_held(
     objects: &Objects,
     of: Uuid,

@@ -41,7 +41,7 @@ mod reference;
 
 pub use crate::heads::kept::{is_for_absent, is_fork_point, is_reserved, shown};
 pub use reference::forget as forget_references;
-pub(crate) use reference::{forget_begun, is_whole, new_reference};
+pub(crate) use reference::{forget_begun, is_whole, new_reference, without_head};
 
 /// Stands between the name of the drive and that of the device whose fork it is.
 const BETWEEN: &str = " (fork from ";
@@ -276,7 +276,7 @@ pub fn is_name_of_fork(name: &str) -> bool {
 }
 
 /// Year, month and day in UTC of a Unix time in ms, by the proleptic Gregorian calendar.
-fn date(ms: u64) -> (u64, u64, u64) {
+pub(crate) fn date(ms: u64) -> (u64, u64, u64) {
     let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut days = ms / 86_400_000;
     let mut year = 1970;

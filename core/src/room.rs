@@ -284,7 +284,8 @@ impl Shared {
     async fn evict(&self, bytes: u64) -> io::Result<bool> {
         let residents = self.cache.residents();
         let most = (bytes.div_ceil(crate::units::CHUNK_BYTES) as usize).clamp(1, CHUNKS_AT_ONCE);
-        let later = |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks);
+        let later =
+            |blocks| (self.is_dirty)(blocks) || self.cache.is_pulled(blocks) || self.cache.is_awaited(blocks);
         let chunks = residents.next(most, self.cache.valid(), later);
         // It may have been pinned since.
         let stays = |blocks| (self.is_dirty)(blocks) || residents.must_stay(blocks);

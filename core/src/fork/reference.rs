@@ -109,19 +109,28 @@ pub async fn forget(store: &dyn Store, fork: Uuid) -> Result<(), StoreError> {
 
 /// Deletes the refs of all forks that have a HEAD: it holds what they held, for as long as that is needed.
 pub(crate) async fn forget_begun(store: &dyn Store) -> Result<(), StoreError> {
-    let forks = store.list("ref/").await?.into_iter().filter_map(|listed| {
+    for (_, name) in begun(store).await?.0 {
+        store.delete(&name).await?;
+    }
+    Ok(())
+}
+
+/// The refs of forks and clones that have no HEAD, each with the drive that it was put for.
+pub(crate) async fn without_head(store: &dyn Store) -> Result<Vec<(Uuid, String)>, StoreError> {
+    Ok(begun(store).await?.1)
+}
+
+/// The refs of forks and clones: of those that have a HEAD, and of those that have none.
+async fn begun(store: &dyn Store) -> Result<(Vec<(Uuid, String)>, Vec<(Uuid, String)>), StoreError> {
+    let references = store.list("ref/").await?.into_iter().filter_map(|listed| {
         let fork = Uuid::try_parse(listed.name.strip_prefix("ref/")?.split_once('-')?.0).ok()?;
         Some((fork, listed.name))
     });
-    let forks: Vec<_> = forks.collect();
-    if forks.is_empty() {
-        return Ok(());
+    let references: Vec<_> = references.collect();
+    if references.is_empty() {
+        return Ok(Default::default());
     }
     let heads = store.list("head/").await?;
-    for (fork, name) in forks {
-        if heads.iter().any(|listed| listed.name == head::name(fork)) {
-            store.delete(&name).await?;
-        }
-    }
-    Ok(())
+    let has_head = |(fork, _): &(Uuid, String)| heads.iter().any(|listed| listed.name == head::name(*fork));
+    Ok(references.into_iter().partition(has_head))
 }

@@ -154,7 +154,7 @@ pub(crate) fn root_of_taker(
 
 /// Whether `root` is what [`root_of_taker`] makes of its parent (which may be deleted by now), or has at least the same content, and
 /// nothing was deleted since.
-fn is_kept_copy(root: &Root) -> bool {
+pub(crate) fn is_kept_copy(root: &Root) -> bool {
     let keeps_parent =
         root.snapshots.last().is_some_and(|last| deposed_at(last).is_some() && last.root == root.parent);
     keeps_parent && root.condemned.is_empty() && root.lineage.iter().all(|own| own.epoch < root.epoch)

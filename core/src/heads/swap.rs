@@ -23,7 +23,7 @@ pub enum Swap {
     Applied(Head, Etag),
     /// This other HEAD is there. The swap can no longer be applied.
     Lost(Head),
-    /// The store refused it: it was not applied, and never will be.
+    /// The store refused it, and HEAD shows that it was not applied. It never will be.
     Refused(StoreError),
     /// It may have been applied, or may be applied later.
     Unknown(StoreError),
@@ -91,7 +91,8 @@ pub async fn swap(
                 Err(error) => as_store_error(error),
             };
             if !goes_on || !retry.wait_to_look(&look).await {
-                return if is_open { Swap::Unknown(look) } else { Swap::Refused(error) };
+                // A refusal alone is no proof: something between here and the store may have answered for it.
+                return Swap::Unknown(if is_open { look } else { error });
             }
         };
         if planted::has(Bug::RetriedCommitTakenForLost) {

@@ -9,6 +9,7 @@
 
 use super::{Author, Version};
 use crate::format::head::{Head, HeadState};
+use crate::format::id::ObjectId;
 use crate::units::Epoch;
 use uuid::Uuid;
 
@@ -211,14 +212,38 @@ pub fn promote(
     Ok(Head { nonce: head.provisional_nonce(), ..head })
 }
 
-/// Ends a promotion: no later version has reached the replica.
+/// Takes up a promotion again that a program ended which looked for no later version, or was cut off before it did: HEAD is provisional from
+/// now on. All devices that do this make the same HEAD.
+///
+/// Before: no device has the drive open, and none has committed since the promotion. The caller has to check that, and knows a later version.
+pub fn take_up(before: &Head) -> Result<Head, Invalid> {
+    is_settled(before)?;
+    if before.state == HeadState::Held {
+        return Err(Invalid::Held { device_name: before.device_name.clone(), epoch: before.epoch });
+    }
+    Ok(Head { nonce: before.provisional_nonce(), ..before.clone() })
+}
+
+/// Ends a promotion: no later version has reached the replica. HEAD still names the device that promoted it, and whoever takes the drive keeps
+/// the version for that device. The epoch rises: where HEADs are swapped by claims, only one of two devices that end it at once may succeed.
 ///
 /// Before: a promotion is not finished.
 pub fn finish(before: &Head, author: Author) -> Result<Head, Invalid> {
-    match before.is_provisional() {
-        true => next(before, before.epoch, Version::of(before), HeadState::Released, author),
-        false => Err(Invalid::Finished),
+    if !before.is_provisional() {
+        return Err(Invalid::Finished);
     }
+    let finished = next(before, raised(before), Version::of(before), HeadState::Released, author)?;
+    let (device, device_name) = (before.device, before.device_name.clone());
+    Ok(Head { device, device_name, ..finished })
+}
+
+/// Marks the name of a drive that was never made: its first HEAD was put, and may still arrive. From now on it cannot.
+///
+/// Before: the store has no HEAD of the drive. The swap has to check that. A first HEAD of epoch 0 that arrives even so is not the current one,
+/// on any store: where HEADs are swapped by claims, the one of the higher epoch counts.
+pub fn abandon(drive: Uuid, author: Author) -> Head {
+    let version = Version { root: ObjectId::NONE, root_hash: [0; 32], parent: ObjectId::NONE };
+    Head { state: HeadState::Removed, ..publish(drive, Epoch(1), version, false, author) }
 }
 
 /// Whether `after` may follow `before` at all. Every transition ensures this.

@@ -21,6 +21,7 @@
 use super::policy::{self, Decision};
 use super::task::{Task, answer};
 use super::{Collecting, PushError, Stage, Wanted};
+use crate::clock::now_ms;
 use crate::drive;
 use crate::fork;
 use crate::format::id::{ObjectId, ObjectKind};
@@ -209,6 +210,7 @@ impl Task {
         self.forget_deposed().await?;
         let store = self.committer.objects().store().clone();
         fork::forget_begun(store.as_ref()).await.map_err(ReadError::from)?;
+        drive::abandon_clones(self.committer.objects(), now_ms(), self.committer.device()).await?;
         let Looked { listed, live, elsewhere } = self.look(asking).await?;
         let dead =
             listed.keys().filter(|object| !live.contains(object) && !elsewhere.reached.contains(object));

@@ -6,13 +6,17 @@
 //! nothing is deleted. Or HEAD was put after that look: then the record from before the look is in the listing, and HEAD continues to its
 //! version. Only then does an ordinary HEAD follow the provisional one. If a promotion is cut off in between, the next try does the rest,
 //! or the next opening by any device. Until then nothing else may follow, so nobody commits to a version that is not the newest one.
+//!
+//! Earlier programs put an ordinary HEAD at once. If no device has opened the drive since, and there is a later record, a promotion makes that
+//! HEAD provisional and goes on.
 
 use super::plan::{contains, order};
 use super::record;
 use crate::drive::{self, DriveError};
 use crate::format::family::{Family, Mode};
 use crate::format::head::{Head, HeadState};
-use crate::format::id::ObjectId;
+use crate::format::id::{ObjectId, ObjectKind};
+use crate::format::root::Root;
 use crate::heads::{self, Author, Device, Once, Swap, Version, kept, transition};
 use crate::map::{self, Objects, ReadError};
 use crate::seal::Sealer;
@@ -23,6 +27,11 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// How often other devices may be faster before a promotion leaves the rest to them.
+const OVERTAKEN_MAX: u32 = 8;
+/// How often records may be tidied away between a listing and a read.
+const LISTINGS_MAX: u32 = 8;
 
 /// Why a store cannot be a replica, or become the primary.
 #[derive(Debug, thiserror::Error)]
@@ -163,7 +172,38 @@ pub(crate) async fn newest_of_all(
 
 async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, ReadError> {
     let bytes = replica.get(name, None).await?.bytes;
-    Head::decode(sealer, &bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })
+    record::decode(sealer, name, &bytes).map_err(|error| ReadError::Format { name: name.to_owned(), error })
+}
+
+/// The newest version with which a replica can become the primary, as [`newest`]. A caller that `accepts_loss` gets an older one if the newest
+/// is lost: if its record or its root is damaged, or is listed and cannot be found.
+async fn newest_usable(replica: &Objects, drive: Uuid, accepts_loss: bool) -> Result<Head, ReplicaError> {
+    let (store, sealer) = (replica.store().as_ref(), replica.sealer());
+    if !accepts_loss {
+        return newest(store, sealer, drive).await;
+    }
+    let mut first = None;
+    for name in record::names(store, drive).await?.iter().rev() {
+        let record = read(store, sealer, name).await;
+        let root = match &record {
+            Ok(record) => replica.root(record.root, Some(record.root_hash)).await.err(),
+            Err(_) => None,
+        };
+        match (record, root) {
+            (Ok(record), None) => return Ok(record),
+            (Err(error), _) | (Ok(_), Some(error)) if error.is_transient() => return Err(error.into()),
+            (Ok(record), Some(error)) => {
+                tracing::error!(%error, "a version of a replica is lost");
+                first.get_or_insert(Ok(record));
+            }
+            (Err(error), _) => {
+                tracing::error!(%error, "a record of a replica is lost");
+                first.get_or_insert(Err(ReplicaError::Read(error)));
+            }
+        }
+    }
+    // If none is usable, the newest one is what the caller asked for.
+    first.unwrap_or(Err(ReplicaError::Nothing))
 }
 
 /// The version with which the replica would become the primary: the newest one that is complete there.
@@ -171,10 +211,10 @@ async fn read(replica: &dyn Store, sealer: &Sealer, name: &str) -> Result<Head, 
 /// A replica to which the drive has moved, and which it has left again, also has versions from before that. They are old, and the drive
 /// lives on elsewhere. Only a version that came later, from a primary of a later epoch, shows that the store is a replica again. If there
 /// is none, this is refused. A caller that `accepts_loss` gets the drive as it was when it left: of older versions some objects may be
-/// deleted here.
+/// deleted here. Such a caller also gets an older version if the newest one is lost.
 pub async fn candidate(replica: &Objects, drive: Uuid, accepts_loss: bool) -> Result<Head, ReplicaError> {
     let (store, sealer) = (replica.store().as_ref(), replica.sealer());
-    let newest = newest(store, sealer, drive).await?;
+    let newest = newest_usable(replica, drive, accepts_loss).await?;
     match head_there(store, sealer, drive).await? {
         Some((head, _)) => choose(newest, &head, sealer, accepts_loss),
         None => Ok(newest),
@@ -222,22 +262,65 @@ pub async fn promote(
     device: &Device,
 ) -> Result<Promoted, ReplicaError> {
     let (store, sealer) = (replica.store().as_ref(), replica.sealer());
-    let newest = newest(store, sealer, drive).await?;
     let before = head_there(store, sealer, drive).await?;
-    let newest = match &before {
-        Some((head, _)) if head.state.is_here() && !head.is_provisional() => {
-            return Err(ReplicaError::Already);
-        }
-        Some((head, _)) if head.is_provisional() => {
-            let primary = before.expect("it was just matched");
-            return finish(replica, primary, promotion, device).await.map_err(now_unsure);
-        }
+    let primary = match before {
+        Some(there) if there.0.is_provisional() => there,
+        before => begin(replica, (drive, before), promotion, device).await?,
+    };
+    finish(replica, primary, promotion, device).await.map_err(now_unsure)
+}
+
+/// Puts the first provisional HEAD, over the HEAD `before`.
+async fn begin(
+    replica: &Objects,
+    (drive, before): (Uuid, Option<(Head, Etag)>),
+    promotion: Promotion,
+    device: &Device,
+) -> Result<(Head, Etag), ReplicaError> {
+    let newest = newest_usable(replica, drive, promotion.accepts_loss).await?;
+    let first = match before {
+        Some(there) if there.0.state.is_here() => return take_up(replica, there).await.map_err(now_unsure),
         // A store from which the drive was retired is no longer a primary.
-        Some((head, _)) => choose(newest, head, sealer, promotion.accepts_loss)?,
+        Some((ref head, _)) => choose(newest, head, replica.sealer(), promotion.accepts_loss)?,
         None => newest,
     };
-    let primary = put_head(replica, &newest, before, promotion, device).await?;
-    finish(replica, primary, promotion, device).await.map_err(now_unsure)
+    let root = replica.root(first.root, Some(first.root_hash)).await?;
+    match put_head(replica, (&first, &root), before, promotion, device).await {
+        // It may be the one of an earlier try, which arrived late.
+        Err(ReplicaError::Already) => provisional_there(replica, drive).await.map_err(now_unsure),
+        put => put,
+    }
+}
+
+/// The HEAD of a store that is a primary, if its promotion is not finished.
+async fn provisional_there(replica: &Objects, drive: Uuid) -> Result<(Head, Etag), ReplicaError> {
+    let there = head_there(replica.store().as_ref(), replica.sealer(), drive).await?;
+    there.filter(|(head, _)| head.is_provisional()).ok_or(ReplicaError::Already)
+}
+
+/// Takes a promotion up again that an earlier program ended, or that was cut off there, if a later version has reached the replica and no
+/// device has opened the drive since.
+async fn take_up(replica: &Objects, (head, etag): (Head, Etag)) -> Result<(Head, Etag), ReplicaError> {
+    let with = begun_with_and_closed(replica, &head).await?.ok_or(ReplicaError::Already)?;
+    later_than(replica, (head.drive, with), &[], false).await?.ok_or(ReplicaError::Already)?;
+    let next = transition::take_up(&head).map_err(|_| ReplicaError::Already)?;
+    swap(replica, Some(&(head, etag)), next).await
+}
+
+/// The version with which a primary began, if no device has it open and none has changed it since.
+async fn begun_with_and_closed(replica: &Objects, head: &Head) -> Result<Option<ObjectId>, ReadError> {
+    if head.state != HeadState::Released {
+        return Ok(None);
+    }
+    if head.root.epoch < head.epoch {
+        return Ok(Some(head.root));
+    }
+    let root = replica.root(head.root, Some(head.root_hash)).await?;
+    if !kept::is_kept_copy(&root) {
+        return Ok(None);
+    }
+    let parent = replica.root(head.parent, None).await?;
+    Ok((parent.name == root.name).then_some(head.parent))
 }
 
 /// The HEAD of a replica that has become the primary, and the newest version of the former primary that it is known to contain: `NONE` if
@@ -303,10 +386,37 @@ async fn go_on(
     promotion: Promotion,
     device: &Device,
 ) -> Result<((Head, Etag), ObjectId), ReplicaError> {
-    let mut with = begun_with(&primary.0);
-    while let Some(later) = later_than(replica, primary.0.drive, with).await? {
+    let drive = primary.0.drive;
+    for _ in 0..OVERTAKEN_MAX {
+        match go_on_from(replica, primary, promotion, device).await {
+            // Another HEAD is there: another device does the same at this moment, and may be cut off.
+            Err(ReplicaError::Already) => primary = provisional_there(replica, drive).await?,
+            done => return done,
+        }
+    }
+    Err(ReplicaError::Already)
+}
+
+async fn go_on_from(
+    replica: &Objects,
+    mut primary: (Head, Etag),
+    promotion: Promotion,
+    device: &Device,
+) -> Result<((Head, Etag), ObjectId), ReplicaError> {
+    let (mut with, mut lost) = (begun_with(&primary.0), Vec::new());
+    while let Some(later) =
+        later_than(replica, (primary.0.drive, with), &lost, promotion.accepts_loss).await?
+    {
+        let root = match replica.root(later.root, Some(later.root_hash)).await {
+            Err(error) if promotion.accepts_loss && !error.is_transient() => {
+                tracing::error!(%error, "the newest version of a replica is lost: it is left out");
+                lost.push(later.root);
+                continue;
+            }
+            root => root?,
+        };
         with = later.root;
-        primary = put_head(replica, &later, Some(primary), promotion, device).await?;
+        primary = put_head(replica, (&later, &root), Some(primary), promotion, device).await?;
     }
     let next = transition::finish(&primary.0, Author::new(device)).map_err(|_| ReplicaError::Already)?;
     Ok((swap(replica, Some(&primary), next).await?, with))
@@ -321,18 +431,37 @@ fn begun_with(provisional: &Head) -> ObjectId {
     }
 }
 
-/// The newest version in the replica that is later than the version `than`. A record that cannot be read does not count: the device that
-/// put it does not believe it is there either, and deletes nothing because of it.
-async fn later_than(replica: &Objects, drive: Uuid, than: ObjectId) -> Result<Option<Head>, ReadError> {
+/// The newest version in the replica that is later than the version `than`, without those that are `lost`. A record that cannot be read does
+/// not count: the device that put it does not believe it is there either, and deletes nothing because of it.
+///
+/// A record that is listed and not found is an error, unless the caller `accepts_loss`: the store may just be slow to show it.
+async fn later_than(
+    replica: &Objects,
+    (drive, than): (Uuid, ObjectId),
+    lost: &[ObjectId],
+    accepts_loss: bool,
+) -> Result<Option<Head>, ReadError> {
     let (store, sealer) = (replica.store().as_ref(), replica.sealer());
     let than = record::name_of(drive, than);
-    for name in record::names(store, drive).await?.iter().rev().take_while(|name| **name > than) {
-        let decode = |bytes: &[u8]| Head::decode(sealer, bytes);
-        match map::read(store, name, None, decode).await {
+    let mut names = record::names(store, drive).await?;
+    let mut listings = 1;
+    while let Some(name) = names.pop().filter(|name| *name > than) {
+        let decode = |bytes: &[u8]| record::decode(sealer, &name, bytes);
+        match map::read(store, &name, None, decode).await {
+            Ok((head, _)) if lost.contains(&head.root) => {}
             Ok((head, _)) => return Ok(Some(head)),
             Err(ReadError::Format { .. }) => {}
-            // It was tidied away: there is a later one.
-            Err(error) if error.is_missing() => {}
+            Err(error) if error.is_missing() && accepts_loss => {
+                tracing::error!(%error, "the record of a later version is lost: it is left out");
+            }
+            Err(error) if error.is_missing() && listings < LISTINGS_MAX => {
+                names = record::names(store, drive).await?;
+                if names.contains(&name) {
+                    return Err(error);
+                }
+                // It was tidied away: there are later ones by now.
+                listings += 1;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -347,19 +476,18 @@ fn now_unsure(error: ReplicaError) -> ReplicaError {
     }
 }
 
-/// Puts a HEAD over the HEAD `before`. It makes the version of the record `newest` the current one, until the promotion ends.
+/// Puts a HEAD over the HEAD `before`. It makes the version of the record `newest`, whose root can be read, the current one, until the promotion
+/// ends.
 async fn put_head(
     replica: &Objects,
-    newest: &Head,
+    (newest, root): (&Head, &Root),
     before: Option<(Head, Etag)>,
     promotion: Promotion,
     device: &Device,
 ) -> Result<(Head, Etag), ReplicaError> {
-    // The version is what its record says, and can be read.
-    let version = replica.root(newest.root, Some(newest.root_hash)).await?;
     let epoch = transition::promoted_epoch(before.as_ref().map(|(head, _)| head), newest, promotion.above);
     let may_depose = promotion.is_away && newest.state == HeadState::Held && newest.device != device.id;
-    let kept = may_depose.then(|| kept::root_of_taker(newest, &version, epoch, device, None)).flatten();
+    let kept = may_depose.then(|| kept::root_of_taker(newest, root, epoch, device, None)).flatten();
     let version = match kept {
         Some(kept) => heads::put_root(replica.store().as_ref(), replica.sealer(), &kept).await?,
         None => Version::of(newest),
@@ -428,17 +556,27 @@ pub async fn retire_former(
     device: &Device,
 ) -> Result<Told, DriveError> {
     let records = record::names(objects.store().as_ref(), drive).await?;
-    if records.iter().filter_map(|name| record::epoch(name)).any(|epoch| epoch >= left.at) {
+    // A copy that the promotion made, to keep the version for another device, has the epoch before the one in which it was finished.
+    if records.iter().filter_map(|name| record::epoch(name)).any(|epoch| epoch.0 + 1 >= left.at.0) {
         return Ok(Told::Already);
     }
-    let (head, etag) = match drive::head(objects, drive).await {
+    let there = match drive::head(objects, drive).await {
         Err(DriveError::Removed | DriveError::Moved { .. }) => return Ok(Told::Already),
         head => head?,
+    };
+    // This store was itself promoted before, and that was cut off.
+    let (head, etag) = match there.0.is_provisional() {
+        true => finish_interrupted(objects, there, device).await.map_err(unfinished)?,
+        false => there,
     };
     let left_behind = match (head.root.epoch, head.root.seq) > left.with {
         true => match objects.root(head.root, Some(head.root_hash)).await {
             Ok(root) => Some(drive::set_apart(objects, &head, &root, device).await?),
             Err(error) if error.is_transient() => return Err(error.into()),
+            // That it is not found is no proof that it is gone: the store may be slow to show it.
+            Err(error) if error.is_missing() && is_listed(objects, head.root).await? => {
+                return Err(error.into());
+            }
             Err(error) => {
                 tracing::error!(%error, "what a former store has that the new one lacks cannot be read");
                 None
@@ -449,4 +587,20 @@ pub async fn retire_former(
     // If a device commits first, this fails, and the next try looks again.
     drive::retire_over_others(objects, (&head, etag), to, device).await?;
     Ok(Told::Now { left_behind })
+}
+
+/// Whether the store lists the root of a version.
+async fn is_listed(objects: &Objects, version: ObjectId) -> Result<bool, StoreError> {
+    let name = version.name(ObjectKind::Root);
+    Ok(objects.store().list("root/").await?.iter().any(|listed| listed.name == name))
+}
+
+/// Why a former store cannot be told: its own promotion cannot be finished.
+fn unfinished(error: ReplicaError) -> DriveError {
+    match error {
+        ReplicaError::Read(error) => error.into(),
+        ReplicaError::Unsure(error) => error.into(),
+        ReplicaError::Left(gone) => gone,
+        ReplicaError::OtherFamily | ReplicaError::Nothing | ReplicaError::Already => DriveError::Raced,
+    }
 }

@@ -1,5 +1,6 @@
 //! Records of what a replica has.
 
+use crate::format::FormatError;
 use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::seal::Sealer;
@@ -35,10 +36,18 @@ pub(super) fn epoch(name: &str) -> Option<Epoch> {
     u64::from_str_radix(version.split('-').next()?, 16).ok().map(Epoch)
 }
 
-/// Whether the bytes of a record say that its version is here. The remains of a broken put do not. If the drive lived here itself and
+/// Reads the record `name`. It has to be of the version that its name says: one that a server shows under another name proves nothing.
+pub(super) fn decode(sealer: &Sealer, name: &str, record: &[u8]) -> Result<Head, FormatError> {
+    match Head::decode(sealer, record)? {
+        head if self::name(&head) == name => Ok(head),
+        _ => Err(FormatError::Invalid("it is the record of another version")),
+    }
+}
+
+/// Whether the bytes of the record `name` say that its version is here. The remains of a broken put do not. If the drive lived here itself and
 /// `left` in that epoch, nor does an older record.
-pub(super) fn counts(sealer: &Sealer, left: Option<Epoch>, record: &[u8]) -> bool {
-    Head::decode(sealer, record).is_ok_and(|head| left.is_none_or(|left| head.epoch > left))
+pub(super) fn counts(sealer: &Sealer, left: Option<Epoch>, name: &str, record: &[u8]) -> bool {
+    decode(sealer, name, record).is_ok_and(|head| left.is_none_or(|left| head.epoch > left))
 }
 
 /// Records of a drive, oldest first.

@@ -297,7 +297,7 @@ impl Replica {
         let sealer = self.objects.sealer().clone();
         // If the drive has left this primary too, all that it brings is from before that, and has to count all the same.
         let left = left.filter(|left| *left < head.epoch);
-        let counts = |record: &[u8]| record::counts(&sealer, left, record);
+        let counts = |record: &[u8]| record::counts(&sealer, left, &name, record);
         let is_recorded =
             is_believed && last == Some(&name) && counts(&self.store.get(&name, None).await?.bytes);
         if !is_recorded || self.known.is_some() {

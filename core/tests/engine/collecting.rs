@@ -4,6 +4,7 @@ use crate::bench::layer::{Layer, Layered, far};
 use crate::bench::{Bench, ROUND_TRIP, close, device, get, put, run};
 use async_trait::async_trait;
 use holdall_core::drive;
+use holdall_core::format::head::Head;
 use holdall_core::format::id::ObjectKind;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{PushError, Pusher, Reference, ReferenceKind, Stage};
@@ -285,9 +286,12 @@ fn collects_though_a_replicas_record_is_tidied_away_meanwhile() {
     run(async {
         let other = drive::clone(&objects(&bench), bench.drive, None, "other", &device(1)).await.unwrap();
         let head = bench.store.get(&holdall_core::format::head::name(other), None).await.unwrap().bytes;
-        let record = |seq| format!("replica/{}/{:016x}-{seq:016x}-{:032x}", other.simple(), 0, 7);
-        bench.store.put(&record(2), head, When::Absent).await.unwrap();
-        let stale = Mutex::new(Some(record(1)));
+        let root = Head::decode(&bench.sealer, &head).unwrap().root;
+        let record = |unique| {
+            format!("replica/{}/{:016x}-{:016x}-{unique:032x}", other.simple(), root.epoch.0, root.seq)
+        };
+        bench.store.put(&record(root.unique), head, When::Absent).await.unwrap();
+        let stale = Mutex::new(Some(record(root.unique - 1)));
         let store = Arc::new(Layered(Tidied { store: Arc::new(bench.store.clone()), stale }));
         let volume = bench.open_on(store.clone(), 0, WRITING).await.unwrap();
         write_much(&volume).await;

@@ -288,6 +288,33 @@ fn opens_with_older_local_files_if_nothing_is_missing() {
     });
 }
 
+#[test]
+fn a_fork_goes_on_from_what_a_copy_wrote_to_it() {
+    let mut bench = used();
+    merged(&bench, &[(1, 1)], &[(1, 2)]);
+    run(async {
+        let refused = bench.open(0).await;
+        assert!(matches!(refused, Err(OpenError::Forked { .. })), "{:?}", refused.err());
+        let fork = open_fork(&bench, 0).await;
+        put(&fork, 2, 2).await;
+        close(fork).await;
+    });
+    let copy = bench.devices[0].copy();
+    let original = std::mem::replace(&mut bench.devices[0], copy);
+    write_and_close(&bench, 0, &[(3, 3)]);
+    bench.devices[0] = original;
+    run(async {
+        let fork = bench.open(0).await.unwrap();
+        assert!(is_fork(&fork));
+        shows(&fork, &[(0, 9), (1, 1), (2, 2), (3, 3)]).await;
+        put(&fork, 4, 4).await;
+        close(fork).await;
+        assert_eq!(drives(&bench).await, 2, "it stays one fork");
+        let drive = bench.open(1).await.unwrap();
+        shows(&drive, &[(0, 9), (1, 2), (2, 0), (3, 0), (4, 0)]).await;
+    });
+}
+
 /// A device begins a new journal, and its opening is cut off at some point. It still knows what it knew of the store.
 #[test]
 fn an_opening_that_was_cut_off_forgets_nothing() {

@@ -6,10 +6,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use holdall_core::drive::{self, DriveError};
 use holdall_core::format::head::{self, Head};
+use holdall_core::format::id::ObjectId;
 use holdall_core::heads::{self, Author, Once, Retry, Swap, transition};
 use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::replica::{self, Left, Told};
 use holdall_core::sim::store::SimStore;
+use holdall_core::store::claims::Claims;
 use holdall_core::store::{Etag, Fetched, Store, StoreError, When};
 use holdall_core::units::Epoch;
 use parking_lot::Mutex;
@@ -178,8 +180,8 @@ async fn drive_head(objects: &Objects, drive: uuid::Uuid) -> (Head, Etag, ()) {
 }
 
 #[test]
-fn an_unreadable_head_leaves_a_refused_swap_refused() {
-    for (fate, is_refused) in [(Fate::Denied, true), (Fate::Late, false)] {
+fn an_unreadable_head_does_not_confirm_a_refused_swap() {
+    for fate in [Fate::Denied, Fate::Late] {
         let bench = Bench::new();
         run(async {
             let store = Fateful::new(&bench.store, &[fate]);
@@ -190,8 +192,7 @@ fn an_unreadable_head_leaves_a_refused_swap_refused() {
             let next = transition::retire(&before, false, |_| Vec::new(), Author::new(&device)).unwrap();
             let mut retry = Times(3, Vec::new());
             let swapped = heads::swap(&*store, &bench.sealer, Some((&before, &etag)), next, &mut retry).await;
-            assert_eq!(matches!(swapped, Swap::Refused(_)), is_refused, "{swapped:?}");
-            assert_eq!(matches!(swapped, Swap::Unknown(_)), !is_refused, "{swapped:?}");
+            assert!(matches!(swapped, Swap::Unknown(_)), "{fate:?}: {swapped:?}");
             assert_eq!(retry.1, ["look", "look", "look"]);
         });
     }
@@ -265,6 +266,90 @@ fn a_clone_whose_head_arrives_late_is_whole() {
         // Now the clone holds the version itself.
         overwritten(&bench).await;
         assert_eq!(references(&bench.store).await, 0);
+    });
+}
+
+/// Makes all refs of a store a day older.
+fn a_day_passes(store: &SimStore) {
+    for name in store.names().into_iter().filter(|name| name.starts_with("ref/")) {
+        store.damage(&name, |body| {
+            let mut reference: serde_json::Value = serde_json::from_slice(body).unwrap();
+            let created_ms = reference["created_ms"].as_u64().unwrap();
+            reference["created_ms"] = (created_ms - 24 * 3600 * 1000).into();
+            *body = serde_json::to_vec(&reference).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_clone_whose_head_does_not_come_is_abandoned_after_a_day() {
+    let bench = Bench::new();
+    run(async {
+        written(&bench).await;
+        let store = Fateful::new(&bench.store, &[Fate::Late]);
+        let there = objects(&bench, store.clone());
+        drive::clone(&there, bench.drive, None, "e", &device(0)).await.unwrap_err();
+        overwritten(&bench).await;
+        assert_eq!(references(&bench.store).await, 1, "its HEAD may still come");
+        a_day_passes(&bench.store);
+        overwritten(&bench).await;
+        assert_eq!(references(&bench.store).await, 0);
+        // Now it comes, and names a version of which nothing may be left.
+        store.deliver().await;
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        assert_eq!(heads.len(), 1, "{heads:?}");
+        drive::clone(&there, bench.drive, None, "e", &device(0)).await.unwrap();
+    });
+}
+
+#[test]
+fn an_abandoned_clone_does_not_come_back_where_heads_are_claimed() {
+    let bench = Bench::new();
+    run(async {
+        let new = uuid::Uuid::from_u128(77);
+        let claims = Claims::new(Arc::new(bench.store.clone()));
+        let (_, _, root) =
+            drive::current(&objects(&bench, Arc::new(bench.store.clone())), bench.drive).await.unwrap();
+        let version = heads::Version {
+            root: ObjectId { drive: new, epoch: Epoch(0), seq: 0, unique: 1 },
+            root_hash: [1; 32],
+            parent: root.parent,
+        };
+        let device = device(0);
+        let first = transition::publish(
+            new,
+            Epoch(0),
+            version,
+            false,
+            Author { nonce: u128::MAX, ..Author::new(&device) },
+        );
+        let abandoned = transition::abandon(new, Author { nonce: 1, ..Author::new(&device) });
+        let swapped = heads::swap(&claims, &bench.sealer, None, abandoned.clone(), &mut Once).await;
+        assert!(matches!(swapped, Swap::Applied(..)), "{swapped:?}");
+        // The record of the first HEAD was on its way.
+        let name = format!("{}/{:016x}-{:016x}-{:016x}-{:032x}", head::name(new), 0, 0, 0, first.nonce);
+        bench.store.leave(&name, first.encode(&bench.sealer).into());
+        let found = claims.get(&head::name(new), None).await.unwrap();
+        assert_eq!(Head::decode(&bench.sealer, &found.bytes).unwrap(), abandoned);
+    });
+}
+
+#[test]
+fn a_version_that_is_set_apart_is_not_abandoned() {
+    let bench = Bench::new();
+    run(async {
+        written(&bench).await;
+        let store = Fateful::new(&bench.store, &[Fate::Late]);
+        let there = objects(&bench, store.clone());
+        let left = Left { at: Epoch(99), with: (Epoch(0), 0) };
+        let retire = async || replica::retire_former(&there, bench.drive, left, "s3://b", &device(0)).await;
+        retire().await.unwrap_err();
+        a_day_passes(&bench.store);
+        overwritten(&bench).await;
+        assert_eq!(references(&bench.store).await, 1);
+        store.deliver().await;
+        let heads = drive::heads(&bench.store, &bench.sealer).await.unwrap();
+        assert_eq!(heads.len(), 2, "{heads:?}");
     });
 }
 

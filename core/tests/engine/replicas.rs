@@ -9,6 +9,7 @@ use holdall_core::fork;
 use holdall_core::format::family::{Family, Mode};
 use holdall_core::format::head::{self, Head};
 use holdall_core::format::id::{ObjectId, ObjectKind};
+use holdall_core::heads::{self, Author, Once, Swap, transition};
 use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::{Device, PushError};
 use holdall_core::replica::{
@@ -17,7 +18,7 @@ use holdall_core::replica::{
 use holdall_core::seal::Cipher;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::connect::with_heads;
-use holdall_core::store::{Etag, Store, StoreError, When};
+use holdall_core::store::{Etag, Fetched, Store, StoreError, When};
 use holdall_core::units::Epoch;
 use holdall_core::volume::{self, Access, OpenError, Over, Volume};
 use rand::rngs::StdRng;
@@ -112,7 +113,7 @@ async fn promote(bench: &Bench, replica: &SimStore) -> Result<String, ReplicaErr
 async fn promote_drive(bench: &Bench, replica: &SimStore, drive: Uuid) -> Result<String, ReplicaError> {
     let head = replica::promote(&objects(bench, replica), drive, as_it_is(true), &device(1)).await?.head;
     // If it is kept for another device, the current version is the same one with one more snapshot.
-    let newest = if head.root.epoch == head.epoch { head.parent } else { head.root };
+    let newest = if head.root.epoch.0 + 1 == head.epoch.0 { head.parent } else { head.root };
     Ok(newest.name(ObjectKind::Root))
 }
 
@@ -1286,6 +1287,8 @@ fn nothing_changes_a_drive_before_its_promotion_is_finished() {
         assert!(matches!(renamed, Err(DriveError::Unfinished)), "{renamed:?}");
         let removed = drive::remove(&there, bench.drive, &device(1)).await;
         assert!(matches!(removed, Err(DriveError::Unfinished)), "{removed:?}");
+        let cloned = drive::clone(&there, bench.drive, None, "e", &device(1)).await;
+        assert!(matches!(cloned, Err(DriveError::Unfinished)), "{cloned:?}");
         let found = replica.get(&head::name(bench.drive), None).await.unwrap();
         let (head, etag) = (Head::decode(&bench.sealer, &found.bytes).unwrap(), found.etag);
         let retired = drive::retire(&there, (&head, etag), "file:///third", &device(1)).await;
@@ -1295,6 +1298,246 @@ fn nothing_changes_a_drive_before_its_promotion_is_finished() {
         drive::rename(&there, bench.drive, "other", &device(1)).await.unwrap();
         assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
     });
+}
+
+/// The drive's HEAD in the replica.
+async fn head_of(bench: &Bench, replica: &SimStore) -> Head {
+    let found = replica.get(&head::name(bench.drive), None).await.unwrap();
+    Head::decode(&bench.sealer, &found.bytes).unwrap()
+}
+
+/// The drive's records in the replica, the last one last.
+fn records(replica: &SimStore) -> Vec<String> {
+    replica.names().into_iter().filter(|name| name.starts_with("replica/")).collect()
+}
+
+/// Begins a promotion of the newest version as `device`, and is cut off.
+async fn begun(bench: &Bench, replica: &SimStore, there: &Objects, device: &Device) {
+    let record = replica::newest(replica, &bench.sealer, bench.drive).await.unwrap();
+    let next = (Epoch(record.epoch.0 + 1), heads::Version::of(&record));
+    let first = transition::promote(None, &record, next, Author::new(device)).unwrap();
+    let put = heads::swap(there.store().as_ref(), &bench.sealer, None, first, &mut Once).await;
+    assert!(matches!(put, Swap::Applied(..)), "{put:?}");
+}
+
+#[test]
+fn finishing_a_promotion_keeps_the_version_for_its_beginner() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        visit(&bench, &replica, Some(1)).await;
+        let there = objects(&bench, &replica);
+        begun(&bench, &replica, &there, &device(1)).await;
+        let volume = bench.elsewhere().open_on(Arc::new(replica.clone()), 2, WRITING).await.unwrap();
+        let (_, _, root) = drive::current(&there, bench.drive).await.unwrap();
+        let beginner = device(1).id.simple().to_string();
+        assert!(root.snapshots.iter().any(|kept| kept.label.ends_with(&beginner)), "{:?}", root.snapshots);
+        close(volume).await;
+    });
+}
+
+/// Delivers the first HEAD that is put only right before the second.
+struct LateHead {
+    store: SimStore,
+    late: parking_lot::Mutex<Option<(Bytes, When)>>,
+    is_delivered: AtomicBool,
+}
+
+#[async_trait]
+impl Layer for LateHead {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
+        if head::is_name(name) && !self.is_delivered.load(Relaxed) {
+            let late = self.late.lock().take();
+            let Some((first, condition)) = late else {
+                *self.late.lock() = Some((body, when));
+                return Err(gone());
+            };
+            self.is_delivered.store(true, Relaxed);
+            self.store.put(name, first, condition).await?;
+        }
+        self.store.put(name, body, when).await
+    }
+}
+
+#[test]
+fn a_promotion_goes_on_from_its_own_late_head() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        visit(&bench, &replica, Some(1)).await;
+        let late = parking_lot::Mutex::default();
+        let store = LateHead { store: replica.clone(), late, is_delivered: AtomicBool::new(false) };
+        let there = objects_of(&bench, Arc::new(Layered(store)));
+        let promote = async || replica::promote(&there, bench.drive, as_it_is(false), &device(1)).await;
+        let first = promote().await;
+        assert!(matches!(first, Err(ReplicaError::Unsure(_))), "{first:?}");
+        let head = promote().await.unwrap().head;
+        assert!(!head.is_provisional());
+        assert_eq!(head_of(&bench, &replica).await, head);
+    });
+}
+
+#[test]
+fn a_former_store_finishes_its_own_promotion_before_it_is_retired() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let newest = promoted_in_part(&bench, &replica, false).await;
+        let left = Left { at: Epoch(1 << 40), with: (newest.epoch, newest.seq) };
+        let former = objects(&bench, &replica);
+        let told = replica::retire_former(&former, bench.drive, left, "file:///third", &device(2)).await;
+        assert!(matches!(told, Ok(Told::Now { .. })), "{told:?}");
+        let head = head_of(&bench, &replica).await;
+        assert!(head.has_moved());
+        let root = former.root(head.root, Some(head.root_hash)).await.unwrap();
+        assert!(head.root == newest || root.parent == newest, "{root:?}");
+    });
+}
+
+#[test]
+fn a_lost_later_version_is_left_out_only_with_consent() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let newest = promoted_in_part(&bench, &replica, false).await;
+        replica.damage(&newest.name(ObjectKind::Root), |body| body.truncate(9));
+        let (there, heads) = (objects(&bench, &replica), replica.heads());
+        let promote = async |accepts_loss| {
+            let promotion = Promotion { accepts_loss, ..as_it_is(false) };
+            replica::promote(&there, bench.drive, promotion, &device(2)).await
+        };
+        promote(false).await.unwrap_err();
+        assert!(bench.elsewhere().open_on(Arc::new(replica.clone()), 2, WRITING).await.is_err());
+        assert_eq!(replica.heads(), heads, "it stays as it is");
+        let promoted = promote(true).await.unwrap();
+        assert!(!promoted.head.is_provisional() && promoted.with.seq < newest.seq, "{promoted:?}");
+    });
+}
+
+/// A store that lists an object and does not find it.
+struct Hides {
+    store: SimStore,
+    name: String,
+}
+
+#[async_trait]
+impl Layer for Hides {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    async fn get(&self, name: &str, range: Option<std::ops::Range<u64>>) -> Result<Fetched, StoreError> {
+        match name == self.name {
+            true => Err(StoreError::NotFound { name: name.to_owned() }),
+            false => self.store.get(name, range).await,
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_listed_and_not_found_is_not_taken_for_gone() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let newest = promoted_in_part(&bench, &replica, false).await;
+        let heads = replica.heads();
+        let store = Hides { store: replica.clone(), name: records(&replica).pop().unwrap() };
+        let hidden = Arc::new(Layered(store));
+        assert!(bench.elsewhere().open_on(hidden.clone(), 2, WRITING).await.is_err());
+        assert_eq!(replica.heads(), heads, "it stays as it is");
+        // A person may decide that it is lost.
+        let promotion = Promotion { accepts_loss: true, ..as_it_is(false) };
+        let there = objects_of(&bench, hidden);
+        let promoted = replica::promote(&there, bench.drive, promotion, &device(2)).await.unwrap();
+        assert!(promoted.with.seq < newest.seq, "{promoted:?}");
+    });
+}
+
+#[test]
+fn a_former_store_that_does_not_show_its_version_is_not_retired() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        visit(&bench, &replica, Some(1)).await;
+        let head = head_of(&bench, &bench.store).await;
+        let store = Hides { store: bench.store.clone(), name: head.root.name(ObjectKind::Root) };
+        let former = objects_of(&bench, Arc::new(Layered(store)));
+        let left = Left { at: Epoch(99), with: (Epoch(0), 0) };
+        let told = replica::retire_former(&former, bench.drive, left, "file:///replica", &device(0)).await;
+        assert!(matches!(told, Err(DriveError::Read(_))), "{told:?}");
+        assert_eq!(head_of(&bench, &bench.store).await, head);
+        // If it is gone, nothing is left to lose.
+        bench.store.lose(&head.root.name(ObjectKind::Root));
+        let left_behind = tell_former(&bench, Epoch(99), ObjectId { seq: 0, ..head.root }).await;
+        assert_eq!(left_behind, Told::Now { left_behind: None });
+    });
+}
+
+#[test]
+fn a_record_under_the_name_of_another_does_not_count() {
+    let (bench, replica) = (Bench::new(), empty());
+    run(async {
+        let newest = promoted_in_part(&bench, &replica, false).await;
+        let last = records(&replica).pop().unwrap();
+        let body = replica.get(&last, None).await.unwrap().bytes;
+        let (prefix, _) = last.rsplit_once('/').unwrap();
+        replica.leave(&format!("{prefix}/{:016x}-{:016x}-{:032x}", 99, 1, 1), body);
+        let volume = bench.elsewhere().open_on(Arc::new(replica.clone()), 2, WRITING).await.unwrap();
+        assert_eq!(get(&volume, 63).await, 2);
+        close(volume).await;
+        let with = replica::promoted_with(&objects(&bench, &replica), bench.drive).await.unwrap().with;
+        assert_eq!(with, newest);
+    });
+}
+
+#[test]
+fn one_of_two_devices_finishes_a_promotion_where_heads_are_claimed() {
+    let mut finished = 0;
+    for seed in 0..40 {
+        let (bench, replica) = (Bench::new(), SimStore::new(seed, StoreFaults::default()).without_swap());
+        run(async {
+            visit(&bench, &replica, Some(1)).await;
+            let of_device = || objects_of(&bench, with_heads(Arc::new(replica.clone()), Mode::Claim));
+            begun(&bench, &replica, &of_device(), &device(0)).await;
+            replica.set_faults(StoreFaults { time: Duration::from_millis(40), ..StoreFaults::default() });
+            let finish = async |index| {
+                replica::promote(&of_device(), bench.drive, as_it_is(false), &device(index)).await
+            };
+            let (one, other) = tokio::join!(finish(1), finish(2));
+            let both = [one, other];
+            let won = both.iter().filter(|done| done.is_ok()).count();
+            assert!(won <= 1, "seed {seed}: {both:?}");
+            finished += won;
+        });
+    }
+    assert!(finished > 20, "{finished}");
+}
+
+#[test]
+fn a_promotion_of_an_earlier_program_goes_on() {
+    for is_away in [false, true] {
+        let (bench, replica) = (Bench::new(), empty());
+        run(async {
+            let mut drive = open(&bench, 0, &replica).await;
+            fill(&drive.volume, 1).await;
+            drive.up_to_date().await;
+            let there = objects(&bench, &replica);
+            let promoted =
+                replica::promote(&there, bench.drive, as_it_is(is_away), &device(1)).await.unwrap();
+            // It put this HEAD at once, and was cut off before it looked for later versions.
+            let epoch = Epoch(promoted.head.epoch.0 - 1);
+            let early = Head { epoch, ..promoted.head }.encode(&bench.sealer);
+            replica.lose(&head::name(bench.drive));
+            fill(&drive.volume, 2).await;
+            let newest = drive.up_to_date().await;
+            drop(drive);
+            replica.leave(&head::name(bench.drive), early.into());
+            let again = replica::promote(&there, bench.drive, as_it_is(is_away), &device(1)).await.unwrap();
+            assert_eq!(again.with, newest);
+            assert!(!again.head.is_provisional());
+            assert!(contents(&bench, &replica).await[..64].iter().all(|byte| *byte == 2));
+            let third = promote(&bench, &replica).await;
+            assert!(matches!(third, Err(ReplicaError::Already)), "{third:?}");
+        });
+    }
 }
 
 #[test]

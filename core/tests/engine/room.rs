@@ -1,10 +1,12 @@
 //! The cache stays below its limit under all reads and writes, and never evicts what it must keep.
 
 use crate::bench::{Bench, GEOMETRY, LIMITS, device, run};
+use holdall_core::cache::Cache;
 use holdall_core::device::{BlockDevice, Durability};
 use holdall_core::disk::real::Directory;
 use holdall_core::disk::{Disk, DiskFile};
 use holdall_core::map::PageCache;
+use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
 use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
@@ -129,6 +131,23 @@ async fn fill(volume: &Arc<Volume>, version: u64) {
         }
     }
     volume.pusher().unwrap().sync().await.unwrap();
+}
+
+#[test]
+fn evictions_leave_what_a_reader_waits_for() {
+    let disk = SimDisk::new(1, DiskFaults::default());
+    let cache = Cache::open(&disk.directory("cache"), device(0).id, 64, &[]).unwrap();
+    let (chunk, awaited) = (BlockRange::new(0, 16), BlockRange::new(3, 2));
+    cache.set_size(64).unwrap();
+    cache.fill(chunk, &vec![1; chunk.byte_len() as usize]).unwrap();
+    run(async {
+        let reader = cache.wait_for(awaited);
+        cache.evict(&[ChunkIndex(0)], |_| false).await.unwrap();
+        assert_eq!(cache.absent(chunk), [BlockRange::new(0, 3), BlockRange::new(5, 11)]);
+        drop(reader);
+        cache.evict(&[ChunkIndex(0)], |_| false).await.unwrap();
+        assert_eq!(cache.absent(chunk), [chunk]);
+    });
 }
 
 #[test]

@@ -769,3 +769,9 @@ pub fn simulate(seed: u64) {
 fn every_seed_keeps_every_promise() {
     assert_promises_hold(simulate, seeds(1000));
 }
+
+/// Whatever was pulled for a reader was evicted before the reader took it, for ever.
+#[test]
+fn a_reader_in_a_full_cache_gets_its_blocks() {
+    simulate(9_514_860_508);
+}

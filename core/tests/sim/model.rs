@@ -20,6 +20,8 @@ pub struct Model {
     devices: [Branch; 2],
     /// Earlier branches. Other devices may have built on a prefix of them.
     past: Vec<Vec<Write>>,
+    /// The branches of each device whose files were replaced by other copies of them. Such a copy may have written to the device's fork.
+    replaced: [Vec<Vec<Write>>; 2],
     /// Acknowledged as committed: in every later version, on any device.
     committed: Vec<Write>,
     /// Acknowledged as committed to each fork.
@@ -67,6 +69,7 @@ impl Model {
             next: 0,
             devices: Default::default(),
             past: Vec::new(),
+            replaced: Default::default(),
             committed: Vec::new(),
             forks: BTreeMap::new(),
             uploaded: Vec::new(),
@@ -147,13 +150,15 @@ impl Model {
         }
     }
 
-    /// A device opened the fork of its changes. It shows all that was durable on the device, and nothing of other devices.
+    /// A device opened the fork of its changes. It shows all that was durable on the device, and nothing of other devices. If a copy of the
+    /// device's files has written to the fork and has all of that, the fork continues what the copy wrote.
     pub fn opened_fork(&mut self, seed: u64, device: usize, fork: Uuid, contents: &[u64]) {
         let Branch { writes, durable } = &self.devices[device];
         let (durable, committed) =
             (&writes[..*durable], self.forks.get(&fork).map_or(&[][..], |known| known));
         let allowed = |writes: &[Write]| writes.starts_with(durable) && writes.starts_with(committed);
-        let found = prefix(writes, contents, allowed);
+        let branches = [writes].into_iter().chain(&self.replaced[device]);
+        let found = branches.filter_map(|branch| prefix(branch, contents, allowed)).max_by_key(Vec::len);
         let least = durable.len().max(committed.len());
         let writes = found.unwrap_or_else(|| {
             panic!(
@@ -206,6 +211,7 @@ impl Model {
 
     /// A device's files are back in the state of this branch.
     pub fn go_back(&mut self, device: usize, branch: Branch) {
+        self.replaced[device].push(self.devices[device].writes.clone());
         self.forget(device);
         self.devices[device] = branch;
     }
@@ -282,5 +288,52 @@ fn prefix(writes: &[Write], contents: &[u64], allowed: impl Fn(&[Write]) -> bool
             wrong += usize::from(before != contents[i]);
             current[i] = before;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: u64 = 4;
+    const FORK: Uuid = Uuid::from_u128(5);
+
+    fn block(block: u64) -> BlockRange {
+        BlockRange::new(block, 1)
+    }
+
+    /// A device with one durable write, of which a copy of its files knows, and a second write by that copy. The device's own files are back.
+    fn copied() -> (Model, Vec<u64>) {
+        let mut model = Model::new(BLOCKS);
+        model.write(0, block(0));
+        model.flushed(0, 1);
+        let own = model.branch(0);
+        model.write(0, block(1));
+        let shown = model.all(0);
+        model.go_back(0, own);
+        (model, shown)
+    }
+
+    #[test]
+    fn a_fork_may_show_what_a_copy_of_its_device_wrote() {
+        let (mut model, shown) = copied();
+        model.opened_fork(0, 0, FORK, &shown);
+        assert_eq!((model.len(0), model.all(0)), (2, shown), "the device builds on that");
+    }
+
+    #[test]
+    #[should_panic(expected = "the fork of device 0 lacks some of the 2 writes")]
+    fn a_fork_shows_durable_writes_that_a_copy_lacks() {
+        let (mut model, shown) = copied();
+        model.write(0, block(2));
+        model.flushed(0, 2);
+        model.opened_fork(0, 0, FORK, &shown);
+    }
+
+    #[test]
+    #[should_panic(expected = "the fork of device 1 lacks some of the 0 writes")]
+    fn a_fork_shows_nothing_that_another_devices_copy_wrote() {
+        let (mut model, shown) = copied();
+        model.opened_fork(0, 1, FORK, &shown);
     }
 }

@@ -41,9 +41,11 @@ impl FileStore {
         if synced.is_err() {
             self.directories.lock().unsynced.insert(parent);
         }
-        synced.map_err(explain)?;
-        named?;
-        Ok(etag(body))
+        let synced = synced.map_err(|error| not_refused(explain(error)));
+        match named {
+            Ok(()) | Err(StoreError::Precondition { .. }) => synced.and(named).map(|()| etag(body)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Gives the written file its name, if nothing has the name. Where the file system cannot decide that, this looks first, and two puts
@@ -91,5 +93,28 @@ impl FileStore {
             let _ = spot.remove();
         }
         written.map(|()| spot)
+    }
+}
+
+/// The error of a sync after the object got its name. Whatever it says, the put was not refused: the object is there, and may go at a power cut.
+fn not_refused(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Denied { reason } => StoreError::Unreachable { reason },
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_sync_does_not_count_as_a_refused_put() {
+        let denied = StoreError::Denied { reason: "/store: Permission denied".into() };
+        assert!(denied.was_refused());
+        let told = not_refused(denied);
+        assert!(!told.was_refused() && told.to_string().contains("Permission denied"), "{told}");
+        let full = StoreError::Full { reason: "/store: No space left".into() };
+        assert_eq!(not_refused(full.clone()), full);
     }
 }

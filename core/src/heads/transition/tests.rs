@@ -89,6 +89,7 @@ fn transitions() -> Vec<(&'static str, Transition, &'static [&'static str])> {
             }),
             &["removed", "moved from here", "moved", "provisional"],
         ),
+        ("take up", Box::new(|before, _| take_up(before)), &["released here", "released"]),
         ("finish", Box::new(finish), &["provisional"]),
     ]
 }
@@ -112,9 +113,9 @@ fn only_allowed_transitions_give_a_head() {
             let is_same = Version::of(&after) == Version::of(&before);
             assert!(is_same || after.parent == before.root, "{case}: a version is skipped");
             assert_eq!(after.moved_to.is_empty(), after.state != HeadState::Moved, "{case}");
-            assert_eq!(after.is_provisional(), name == "promote", "{case}");
+            assert_eq!(after.is_provisional(), ["promote", "take up"].contains(&name), "{case}");
             // Whoever may still write in the old epoch is fenced, except by its own commits.
-            let continues = ["commit", "release", "finish"].contains(&name);
+            let continues = ["commit", "release", "take up"].contains(&name);
             assert_eq!(after.epoch == before.epoch, continues, "{case}");
             let expected = match name {
                 "take" | "take over" | "commit" => HeadState::Held,
@@ -123,7 +124,7 @@ fn only_allowed_transitions_give_a_head() {
                 _ => HeadState::Released,
             };
             assert_eq!(after.state, expected, "{case}");
-            let maker = if name == "give back" { before.device } else { ME };
+            let maker = if ["give back", "take up", "finish"].contains(&name) { before.device } else { ME };
             assert_eq!(after.device, maker, "{case}");
         }
     }
@@ -157,6 +158,8 @@ fn refusals_say_why() {
         ("restore", "released here", Invalid::NotMoved),
         ("promote", "released", Invalid::Here),
         ("promote", "held", Invalid::Here),
+        ("take up", "held", Invalid::Held { device_name: "device 3".into(), epoch: EPOCH }),
+        ("take up", "provisional", Invalid::Unfinished),
         ("finish", "released", Invalid::Finished),
     ] {
         let name = if name == "rename" { "change" } else { name };
@@ -200,4 +203,20 @@ fn an_address_is_sealed_for_the_epoch_of_its_head() {
     let before = states().swap_remove(0).1;
     let moved = retire(&before, false, |epoch| epoch.0.to_le_bytes().to_vec(), author).unwrap();
     assert_eq!(moved.moved_to, moved.epoch.0.to_le_bytes());
+}
+
+#[test]
+fn all_devices_take_up_a_promotion_with_the_same_head() {
+    let before = states().swap_remove(1).1;
+    let taken_up = take_up(&before).unwrap();
+    assert_eq!(take_up(&before), Ok(taken_up.clone()));
+    assert_eq!((Version::of(&taken_up), taken_up.epoch), (Version::of(&before), before.epoch));
+}
+
+#[test]
+fn an_abandoned_drive_is_removed_in_a_later_epoch_than_its_first() {
+    let me = device(ME);
+    let abandoned = abandon(DRIVE, Author { device: &me, nonce: 1, written_ms: 2 });
+    assert_eq!((abandoned.state, abandoned.drive), (HeadState::Removed, DRIVE));
+    assert!(abandoned.epoch > Epoch(0));
 }
