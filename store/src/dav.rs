@@ -18,7 +18,7 @@
 //!
 //! Lengths are checked on every read. The content is the reader's to check.
 
-mod answer;
+pub(crate) mod answer;
 mod auth;
 mod challenge;
 mod claim;
@@ -30,11 +30,12 @@ mod facts;
 pub mod http;
 mod list;
 mod multistatus;
-mod names;
+pub(crate) mod names;
 mod progress;
 mod put;
-mod read;
+pub(crate) mod read;
 mod setup;
+pub mod source;
 mod temporary;
 mod there;
 mod trouble;

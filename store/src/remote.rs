@@ -17,8 +17,15 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(all(feature = "s3", feature = "dav"))]
+pub mod connect;
+#[cfg(feature = "dav")]
+pub mod dav;
 pub mod file;
+pub mod opening;
 mod path;
+#[cfg(feature = "s3")]
+pub mod s3;
 
 pub use path::{Name, NameError, RemotePath};
 

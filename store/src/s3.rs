@@ -2,13 +2,13 @@
 //!
 //! `client` is the connection and its requests. The store on top decides only which names a look may stand in for a condition.
 
-mod body;
+pub(crate) mod body;
 pub(crate) mod client;
 mod http;
 mod keys;
-mod limits;
+pub(crate) mod limits;
 mod list;
-mod meaning;
+pub(crate) mod meaning;
 mod profile;
 mod put;
 mod read;

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod dav;
 mod file;
 mod file_faults;
+mod s3;
 mod sim;
 
 use bytes::Bytes;

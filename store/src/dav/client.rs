@@ -4,7 +4,7 @@
 //! Such a server closed the connection while the request was on its way, before a byte of an answer came. The request goes once more over a
 //! new connection. The server may have carried out the first one, so callers send nothing that has another effect the second time. A store's
 //! PUT writes the same bytes to a name that nobody else writes. A MKCOL, a MOVE without overwriting and a PUT under a condition are then
-//! refused, and their callers look at what is there, as after any refusal.
+//! refused, and their callers look at what is there, as after any refusal. A request that says [`Request::once`] is not repeated.
 //!
 //! A redirect is followed only on the same server. A redirect elsewhere comes from a network that wants its guests to sign in; it gets
 //! neither data nor credentials.
@@ -23,13 +23,13 @@ use crate::proxy::Proxy;
 use crate::trust;
 use crate::url::DavUrl;
 use parking_lot::RwLock;
-use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, LOCATION};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, HeaderValue, LOCATION};
 use reqwest::{Body, Client, Method, StatusCode};
 use tokio::time::Instant;
 use url::Url;
 
 /// A larger body is not sent before the server is known to accept the credentials.
-const LARGE_BYTES: usize = 64 << 10;
+const LARGE_BYTES: u64 = 64 << 10;
 /// A server that asks for credentials again and again, or redirects in a circle, gets an error after this many rounds.
 const ROUNDS_MAX: usize = 5;
 
@@ -86,7 +86,7 @@ impl DavClient {
 
     /// Sends a request. An error means that this server gave no answer, or refused the credentials.
     pub async fn send(&self, request: &Request) -> Result<Answer, StoreError> {
-        if request.body.len() > LARGE_BYTES && !self.auth.is_settled() {
+        if request.body_len() > LARGE_BYTES && !self.auth.is_settled() {
             let answer = self.rounds(&Request::new(Method::HEAD, self.base.clone())).await?;
             // A server that asks to wait is not sent the body.
             if let busy @ StoreError::Busy { .. } = answer.refusal("") {
@@ -182,6 +182,10 @@ impl DavClient {
     ) -> Result<Answer, StoreError> {
         let client = self.http.read().clone();
         match self.once_by(&client, request, url, auth.clone()).await {
+            Err(Unanswered { was_closed: true, error }) if request.once => {
+                self.leave_connections();
+                Err(error)
+            }
             Err(Unanswered { was_closed: true, error }) => {
                 self.leave_connections();
                 // Over a new connection of its own: other requests may already have used the next one in the pool.
@@ -205,7 +209,10 @@ impl DavClient {
         let counted = (self.meter.clone(), kind);
         let held_up = HeldUp::default();
         let gate = self.pacer.gate_of(Way::Up, held_up.clone());
-        let (body, progress) = Progress::watch(request.body.clone(), gate, counted);
+        let (body, progress) = match &request.source {
+            None => Progress::watch(request.body.clone(), gate, counted),
+            Some(source) => Progress::watch_source(source, gate, counted),
+        };
         let mut builder = client
             .request(request.method.clone(), url.clone())
             .headers(request.headers.clone())
@@ -213,11 +220,14 @@ impl DavClient {
         if let Some(auth) = auth {
             builder = builder.header(AUTHORIZATION, auth);
         }
-        if !request.body.is_empty() || request.method == Method::PUT {
+        if request.body_len() > 0 {
             builder = builder.body(Body::wrap(body));
+        } else if request.method == Method::PUT {
+            // Without this, nginx takes no empty file.
+            builder = builder.header(CONTENT_LENGTH, "0");
         }
         let limits = self.limits;
-        let deadline = begun + limits.with_body(request.body.len() as u64);
+        let deadline = begun + limits.with_body(request.body_len());
         let unanswered =
             |reason: String, was_closed| Unanswered { was_closed, error: StoreError::Unreachable { reason } };
         let unreachable = |reason: String| unanswered(reason, false);

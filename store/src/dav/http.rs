@@ -1,6 +1,7 @@
 //! A request to a WebDAV server, its answer, and how long both may take.
 
 use super::answer;
+use super::source::Source;
 use crate::StoreError;
 use crate::meter::{Kind, Meter};
 use crate::pace::{Gate, HeldUp};
@@ -50,12 +51,21 @@ pub struct Request {
     pub headers: HeaderMap,
     /// May be empty.
     pub body: Bytes,
+    /// A body that is read while it is sent, in place of `body`.
+    pub source: Option<Source>,
+    /// The request has another effect the second time, so it is not repeated when the server closes the connection.
+    pub once: bool,
 }
 
 impl Request {
     /// A request without a body.
     pub fn new(method: Method, url: Url) -> Self {
-        Self { method, url, headers: HeaderMap::new(), body: Bytes::new() }
+        Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), source: None, once: false }
+    }
+
+    /// The body's length in bytes.
+    pub fn body_len(&self) -> u64 {
+        self.source.as_ref().map_or(self.body.len() as u64, Source::len)
     }
 
     /// The same with a header. A value that cannot be sent is left out.
@@ -131,6 +141,11 @@ impl Answer {
         }
     }
 
+    /// The body piece by piece, of which more than `most` bytes are an error.
+    pub(crate) fn pieces(self, most: u64) -> Pieces {
+        Pieces { expected: self.content_length(), answer: self, place: 0, most }
+    }
+
     async fn piece(&mut self, expected: u64) -> Result<Option<Bytes>, StoreError> {
         let unreachable = |reason: String| StoreError::Unreachable { reason };
         let end = self.begun + self.limits.with_body(expected) + self.held_up.so_far();
@@ -148,6 +163,32 @@ impl Answer {
             }
             Err(_) if end < silent => Err(unreachable(format!("{} is too slow", self.host))),
             Err(_) => Err(unreachable(format!("{} fell silent in the middle of its answer", self.host))),
+        }
+    }
+}
+
+/// A body on its way.
+pub(crate) struct Pieces {
+    answer: Answer,
+    expected: Option<u64>,
+    place: u64,
+    most: u64,
+}
+
+impl Pieces {
+    /// The next piece; `None` at the end. A body of another length than its head says is an error.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let unreachable =
+            |host: &str, what: &str| Err(StoreError::Unreachable { reason: format!("{host} {what}") });
+        let expected = self.expected.unwrap_or(0).min(self.most).max(self.place);
+        let piece = self.answer.piece(expected).await?;
+        self.place += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        match piece {
+            _ if self.place > self.most => unreachable(&self.answer.host, "sends an answer without an end"),
+            None if self.expected.is_some_and(|expected| expected != self.place) => {
+                unreachable(&self.answer.host, "cuts its answer short")
+            }
+            piece => Ok(piece),
         }
     }
 }

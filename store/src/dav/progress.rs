@@ -1,11 +1,12 @@
 //! A request's body whose progress can be watched, which tells silence from slowness.
 
+use super::source::{Reading, Source};
 use crate::meter::{Kind, Meter};
 use crate::pace::{Gate, TURN_MAX};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -27,8 +28,22 @@ pub struct Progress {
 impl Progress {
     /// A body of `bytes` and its progress. `meter` counts its bytes as they go, as those of a request of this kind.
     pub fn watch(bytes: Bytes, gate: Gate, (meter, kind): (Meter, Kind)) -> (Watched, Self) {
+        Self::watch_both(bytes, None, gate, (meter, kind))
+    }
+
+    /// The same for bytes that are read meanwhile.
+    pub fn watch_source(source: &Source, gate: Gate, counted: (Meter, Kind)) -> (Watched, Self) {
+        Self::watch_both(Bytes::new(), Some(source.read()), gate, counted)
+    }
+
+    fn watch_both(
+        rest: Bytes,
+        more: Option<Reading>,
+        gate: Gate,
+        (meter, kind): (Meter, Kind),
+    ) -> (Watched, Self) {
         let progress = Self { at: Arc::new(Mutex::new((0, Instant::now()))) };
-        (Watched { rest: bytes, progress: progress.clone(), gate, meter, kind }, progress)
+        (Watched { rest, more, progress: progress.clone(), gate, meter, kind }, progress)
     }
 
     /// Returns once nothing has moved for `idle`, plus the time that the handed-over bytes need to leave at `slowest` bytes per second.
@@ -48,22 +63,37 @@ impl Progress {
 /// A body in pieces.
 pub struct Watched {
     rest: Bytes,
+    more: Option<Reading>,
     progress: Progress,
     gate: Gate,
     meter: Meter,
     kind: Kind,
 }
 
+impl Watched {
+    /// Bytes that are not handed over yet.
+    fn left(&self) -> u64 {
+        self.rest.len() as u64 + self.more.as_ref().map_or(0, Reading::left)
+    }
+}
+
 impl Body for Watched {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if self.rest.is_empty() {
-            return Poll::Ready(None);
+            // A body that waits for the local disk is not silent either.
+            self.progress.at.lock().1 = Instant::now() + TURN_MAX;
+            let Some(more) = &mut self.more else { return Poll::Ready(None) };
+            match ready!(more.poll(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Some(Ok(piece)) => self.rest = piece,
+            }
         }
         let len = self.gate.piece(self.rest.len().min(PIECE_BYTES));
         // A body that waits for its turn is not silent, however long it waits.
@@ -71,6 +101,9 @@ impl Body for Watched {
         ready!(self.gate.poll_turn(cx, len));
         let piece = self.rest.split_to(len);
         self.meter.sent(self.kind, len);
+        if let Some(more) = &mut self.more {
+            more.sent(len as u64);
+        }
         let (sent, at) = &mut *self.progress.at.lock();
         *sent += len as u64;
         *at = Instant::now();
@@ -78,11 +111,11 @@ impl Body for Watched {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.left() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest.len() as u64)
+        SizeHint::with_exact(self.left())
     }
 }
 

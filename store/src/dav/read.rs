@@ -117,7 +117,7 @@ fn short(name: &str, len: u64, expected: u64) -> StoreError {
 }
 
 /// `bytes 3-7/20`: the part, and the whole's length unless it is `*`.
-fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
+pub(crate) fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
     let value = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (part, len) = value.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
     let (first, last) = part.split_once('-')?;

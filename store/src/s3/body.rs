@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The part of a body to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Bytes to skip before it.
     pub skip: u64,
     /// Its length, if known.
@@ -16,7 +16,7 @@ pub(super) struct Part {
 
 /// Why a body is not what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     /// The object is not the one that was expected.
     Damaged(String),
     /// The server did not do as asked.
@@ -24,7 +24,7 @@ pub(super) enum Unfit {
 }
 
 /// The part to take of the answer to a request for `range`, or for the whole object, judged by the answer's head.
-pub(super) fn part(
+pub(crate) fn part(
     range: Option<&Range<u64>>,
     content_range: Option<&str>,
     content_length: Option<u64>,

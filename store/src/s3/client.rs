@@ -25,15 +25,15 @@ use std::time::{Duration, SystemTime};
 
 /// A bucket, or the part of it below a prefix. Names begin after the prefix.
 pub(crate) struct S3Client {
-    pub(super) sdk: Client,
+    pub(crate) sdk: Client,
     clock: ServerClock,
     /// How puts are sent. Held to read or note it.
     pub(super) way: Mutex<Way>,
-    pub(super) bucket: String,
+    pub(crate) bucket: String,
     /// With a `/` at its end, or empty.
     prefix: String,
     /// The server, as a person knows it.
-    pub(super) host: String,
+    pub(crate) host: String,
     tls: bool,
     limits: Limits,
 }
@@ -88,7 +88,8 @@ impl S3Client {
         Ok(Facts { tls, date_ms, free_bytes: None, never_swaps: false, lists_whole: false })
     }
 
-    pub(super) fn key(&self, name: &str) -> String {
+    /// The key of a name.
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
@@ -102,12 +103,13 @@ impl S3Client {
         self.tls || self.clock.load(Relaxed) > 0
     }
 
-    pub(super) fn unreachable(&self, what: &str) -> StoreError {
+    /// The server is there and does not do as an S3 server does.
+    pub(crate) fn unreachable(&self, what: &str) -> StoreError {
         StoreError::Unreachable { reason: format!("{} {what}", self.host) }
     }
 
     /// Ends a request that takes longer than the slowest connection needs for `bytes` bytes.
-    pub(super) async fn within<T>(
+    pub(crate) async fn within<T>(
         &self,
         bytes: u64,
         request: impl Future<Output = T>,
@@ -116,7 +118,7 @@ impl S3Client {
     }
 
     /// The same for one part of a request.
-    pub(super) async fn part_within<T>(
+    pub(crate) async fn part_within<T>(
         &self,
         held_up: &HeldUp,
         bytes: u64,
@@ -128,7 +130,7 @@ impl S3Client {
     }
 
     /// The meaning of an error of the SDK. The SDK's own words may contain anything and are not repeated.
-    pub(super) fn explain<E>(&self, verb: Verb, name: &str, error: &SdkError<E, HttpResponse>) -> StoreError
+    pub(crate) fn explain<E>(&self, verb: Verb, name: &str, error: &SdkError<E, HttpResponse>) -> StoreError
     where
         E: ProvideErrorMetadata + Error + 'static,
     {

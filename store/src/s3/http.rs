@@ -32,6 +32,8 @@ use std::time::Duration;
 
 /// Idle connections to keep: as many as a busy store's users keep at once.
 const IDLE_CONNECTIONS: usize = 64;
+/// The longest answer that is no object: a page of a thousand names of 1 KiB, each of their bytes encoded, has a quarter of it.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// How long to keep them. Many servers close after a minute or less; a request on such a connection is lost.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
@@ -93,6 +95,7 @@ impl Http {
         let request = request.try_into_http1x();
         let request = request.map_err(|error| Unanswered::from(ConnectorError::user(error.into())))?;
         let kind = kind(request.method(), request.uri().query().unwrap_or_default());
+        let most = if is_object(&request) { u64::MAX } else { ANSWER_BYTES_MAX };
         let sending = self.meter.sending(kind);
         let way = (self.pacer.gate(Way::Up), self.meter.clone(), kind);
         let request = request.map(|body| Sending::new(body, pulse.clone(), way));
@@ -120,7 +123,9 @@ impl Http {
             return Err(ConnectorError::other(WebPage.into(), None).into());
         }
         let way = (self.pacer.gate(Way::Down), self.meter.clone(), kind);
-        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, way)));
+        // What is no object is read into memory, whole.
+        let most = if answer.status().is_success() { most } else { ANSWER_BYTES_MAX };
+        let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, most, way)));
         HttpResponse::try_from(answer)
             .map_err(|error| ConnectorError::other(BoxError::from(error), None).into())
     }
@@ -162,6 +167,14 @@ fn kind(method: &Method, query: &str) -> Kind {
         Method::DELETE => Kind::Delete,
         _ => Kind::Put,
     }
+}
+
+/// Whether the answer to a request is an object's body, which is read piece by piece.
+fn is_object<T>(request: &hyper::Request<T>) -> bool {
+    let asks = ["list-type=", "uploadId=", "tagging"];
+    let query = request.uri().query().unwrap_or_default();
+    request.method() == Method::GET
+        && !query.split('&').any(|part| asks.iter().any(|ask| part.starts_with(ask)))
 }
 
 fn pool(trust: &ClientConfig, road: Road) -> Pool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     Read,
     /// A put, with or without a condition.
     Put {
@@ -245,7 +245,7 @@ fn is_busy(code: &str, status: u16) -> bool {
 }
 
 /// Whether Object Lock, or another server's name for it, keeps an object.
-fn is_kept(code: &str) -> bool {
+pub(crate) fn is_kept(code: &str) -> bool {
     ["Lock", "Retention", "Immutable", "Worm", "WORM", "LegalHold"].iter().any(|word| code.contains(word))
 }
 

@@ -64,7 +64,8 @@ impl S3Client {
         }
     }
 
-    async fn body(&self, mut body: ByteStream, part: Part) -> Result<Bytes, StoreError> {
+    /// The wanted part of a body: exactly as many bytes as were announced.
+    pub(crate) async fn body(&self, mut body: ByteStream, part: Part) -> Result<Bytes, StoreError> {
         let mut bytes = BytesMut::with_capacity(part.take.unwrap_or(0).min(RESERVED_BYTES_MAX) as usize);
         let mut skip = part.skip;
         while let Some(piece) = body.next().await {

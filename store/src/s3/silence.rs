@@ -22,6 +22,11 @@ const PIECE_BYTES: usize = 64 << 10;
 #[error("no byte for {0:?}")]
 pub(super) struct Silent(pub(super) Duration);
 
+/// An answer has more bytes than any has.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer does not end")]
+pub(super) struct Endless;
+
 /// Until when a request counts as alive.
 #[derive(Clone)]
 pub(super) struct Pulse {
@@ -120,12 +125,21 @@ pub(super) struct Receiving {
     kind: Kind,
     /// Bytes that arrived and still wait for their turn.
     came: usize,
+    /// Bytes that may still arrive.
+    left: u64,
 }
 
 impl Receiving {
-    pub(super) fn new(body: Incoming, limits: Limits, (gate, meter, kind): (Gate, Meter, Kind)) -> Self {
+    /// A body of at most `most` bytes.
+    pub(super) fn new(
+        body: Incoming,
+        limits: Limits,
+        most: u64,
+        (gate, meter, kind): (Gate, Meter, Kind),
+    ) -> Self {
         let limit = limits.silence;
-        Self { body, limit, patience: Box::pin(tokio::time::sleep(limit)), gate, meter, kind, came: 0 }
+        let patience = Box::pin(tokio::time::sleep(limit));
+        Self { body, limit, patience, gate, meter, kind, came: 0, left: most }
     }
 }
 
@@ -149,6 +163,10 @@ impl Body for Receiving {
             if let Some(Ok(frame)) = &frame {
                 self.came = frame.data_ref().map_or(0, Bytes::len);
                 self.meter.received(self.kind, self.came);
+                match self.left.checked_sub(self.came as u64) {
+                    Some(left) => self.left = left,
+                    None => return Poll::Ready(Some(Err(Endless.into()))),
+                }
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }

@@ -15,6 +15,8 @@ pub struct Asked {
     pub path: String,
     /// All header lines, in lower case.
     pub headers: String,
+    /// The address that a MOVE or COPY leads to, unchanged.
+    pub destination: Option<String>,
     /// The body's length.
     pub body_bytes: usize,
     /// The body, only while it is being answered. The log does not keep it.
@@ -138,8 +140,9 @@ fn serve(
         }
         served += 1;
         let (method, path, headers) = (request.method.clone(), request.path.clone(), request.headers.clone());
-        let body_bytes = request.body_bytes;
-        asked.lock().unwrap().push(Asked { method, path, headers, body_bytes, body: Vec::new() });
+        let (destination, body_bytes) = (request.destination.clone(), request.body_bytes);
+        let without_body = Asked { method, path, headers, destination, body_bytes, body: Vec::new() };
+        asked.lock().unwrap().push(without_body);
         match answer(&request) {
             Reply::Answer(status, headers, body) => {
                 let mut head = format!("HTTP/1.1 {status} As Told\r\n");
@@ -178,18 +181,22 @@ fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Asked>> {
     }
     let mut words = line.split_whitespace().map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let mut headers = String::new();
+    let (mut headers, mut destination) = (String::new(), None);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
         if line.trim().is_empty() {
             break;
         }
-        headers.push_str(&line.to_ascii_lowercase());
+        let lower = line.to_ascii_lowercase();
+        if lower.starts_with("destination:") {
+            destination = line.split_once(':').map(|(_, value)| value.trim().to_owned());
+        }
+        headers.push_str(&lower);
     }
     let len = headers.lines().find_map(|line| line.strip_prefix("content-length:"));
     let body_bytes = len.and_then(|len| len.trim().parse().ok()).unwrap_or(0);
     let mut body = vec![0; body_bytes];
     reader.read_exact(&mut body)?;
-    Ok(Some(Asked { method, path, headers, body_bytes, body }))
+    Ok(Some(Asked { method, path, headers, destination, body_bytes, body }))
 }

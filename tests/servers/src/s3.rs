@@ -127,6 +127,12 @@ impl S3Server {
         self.process = process_at(self.address(), &tls(certificate), self.directory.path());
     }
 
+    /// Makes a request about a key as the owner of the bucket, as any other program would. `key` is percent-encoded, and may have a query.
+    /// Returns the whole answer.
+    pub fn ask(&self, method: &str, key: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
+        signing::ask(self.address(), method, &format!("/{BUCKET}/{key}"), headers, body)
+    }
+
     /// The directory of its bucket.
     pub fn bucket(&self) -> PathBuf {
         self.directory.path().join(BUCKET)

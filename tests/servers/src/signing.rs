@@ -28,16 +28,25 @@ pub fn serve(
 
 /// Puts something other than an object, such as a bucket's policy, as the owner of the server.
 pub fn put(server: SocketAddr, target: &str, body: &str) {
+    let answer = ask(server, "PUT", target, &[], body.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+}
+
+/// Makes any request as the owner of the server. Returns the whole answer.
+pub fn ask(server: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
     let len = body.len();
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!(
-        "PUT {target} HTTP/1.1\r\nhost: {server}\r\ncontent-length: {len}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\r\n"
+        "{method} {target} HTTP/1.1\r\nhost: {server}\r\ncontent-length: {len}\r\n\
+         x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n{headers}\r\n"
     );
     let head = Head::read(&mut request.as_bytes()).unwrap().unwrap();
     let mut stream = TcpStream::connect(server).unwrap();
-    stream.write_all(format!("{}{body}", signed_anew(&head, &[])).as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    stream.write_all(signed_anew(&head, &[]).as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 fn one(
