@@ -1,12 +1,14 @@
 //! The seam to the local disk. The engine does all its local file I/O through it, so that a test can lose unsynced data,
 //! tear a write, or fail an fdatasync (`sim::disk`). `real` is the thin edge to the operating system.
 
+use crate::store::remote::Time;
 use std::fs::File;
 use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
+use uuid::Uuid;
 
 pub mod real;
 
@@ -36,6 +38,10 @@ pub trait Disk: Send + std::marker::Sync + 'static {
     fn sync_names(&self) -> Sync;
     /// Bytes that an unprivileged process may still write to the file system.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// Stands for this run of the computer: under another one, what was not synced may be lost. `None` if that is not known.
+    fn boot(&self) -> Option<Uuid> {
+        None
+    }
 }
 
 /// The size of a file.
@@ -77,6 +83,24 @@ pub trait DiskFile: Send + std::marker::Sync + 'static {
     /// system has none: its sync fails instead.
     fn take_lost(&self) -> Vec<Range<u64>> {
         Vec::new()
+    }
+    /// When it was last written.
+    fn mtime(&self) -> io::Result<Time> {
+        Err(ErrorKind::Unsupported.into())
+    }
+    /// Sets the time of the last write.
+    fn set_mtime(&self, mtime: Time) -> io::Result<()> {
+        let _ = mtime;
+        Err(ErrorKind::Unsupported.into())
+    }
+    /// Takes a lease for as long as this file is open, which has to be for reading only: nobody writes to it, neither by a descriptor nor by
+    /// a mapping, and whoever opens it to write waits until the lease is given back. `false`: somebody may write to it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the file system has no leases.
+    fn lease(&self) -> io::Result<bool> {
+        Err(ErrorKind::Unsupported.into())
     }
     /// A sync that blocks the calling thread; `None` if that is not possible here.
     fn sync_here(&self) -> Option<io::Result<()>> {

@@ -9,22 +9,46 @@
 //! The plan of uploads is computed from the difference of the first two (`plan`, pure), and what came of an action changes the tree
 //! (`outcome`, pure).
 //!
-//! These are the parts. Nothing joins them into an open folder yet, and no command reaches them.
+//! `open_folder` joins them. `ledger` keeps the tree and its log, `contents` the bytes that the remote does not have, `outbox` brings both to the
+//! remote, and `opens` knows what programs have open.
 
+pub mod api;
 mod backing;
+pub mod contents;
 pub mod entries;
+mod files;
+mod guard;
 pub mod inodes;
+mod leaving;
+pub mod ledger;
+mod links;
 mod local_copy;
+mod modes;
+mod names;
 pub mod node;
+mod open_folder;
+pub mod opens;
+pub mod outbox;
 pub mod outcome;
+mod pins;
 pub mod plan;
+mod recover;
+mod refresh;
+mod shared;
+mod small_file;
 mod source;
 mod spans;
 pub mod step;
 pub mod tree;
+mod turns;
+mod view;
 
 pub use backing::Backing;
 pub use local_copy::{Environment, LocalCopy, ReadFailure};
 pub use node::{Ino, Known, Place};
+pub use open_folder::{Folder, FolderEnvironment, FolderStatus, Held, OpenError};
+pub use opens::Survivor;
+pub use pins::Amount;
+pub use recover::Recovered;
 pub use source::{Owner, Versions};
 pub use spans::{NoSpace, Span, Spans};

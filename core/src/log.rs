@@ -30,6 +30,7 @@ mod sync;
 
 use append::Appender;
 pub use append::Writer;
+pub(crate) use aside::is_not_of;
 pub use aside::{found, is_aside, set_aside};
 pub use files::{LogFile, SpaceUse};
 pub(crate) use groups::Candidate;
@@ -130,6 +131,9 @@ pub struct Encoded {
 
 /// The meaning of a log's records to its user.
 pub trait Records: Send + Sync + 'static {
+    /// Whether a record for which the local disk has no space is only refused. Otherwise the log fails.
+    const SURVIVES_A_FULL_DISK: bool = false;
+
     /// Their content.
     type Body: Body;
 
@@ -161,6 +165,8 @@ pub struct Log<R: Records> {
     syncing: tokio::sync::Mutex<()>,
     /// A sync failed on a thread that could not rewrite the file: the next sync has to.
     condemned: AtomicBool,
+    /// A file was made whose name is not durable: the next sync comes after that of the names.
+    has_new_names: AtomicBool,
     failed: OnceLock<String>,
     /// Wakes writers that wait for space.
     room: Notify,
@@ -228,6 +234,15 @@ impl<R: Records> Log<R> {
         let reason = self.failed.get_or_init(|| reason);
         self.room.notify_waiters();
         LogError::Failed(reason.clone())
+    }
+
+    /// A write of the local disk failed.
+    fn not_written(&self, error: io::Error) -> LogError {
+        match LogError::from(error) {
+            error @ LogError::NoRoom(_) if R::SURVIVES_A_FULL_DISK => error,
+            LogError::NoRoom(reason) | LogError::Io(reason) => self.fail(reason),
+            error => self.fail(error.to_string()),
+        }
     }
 
     fn check(&self) -> Result<(), LogError> {

@@ -57,9 +57,34 @@ pub enum Bug {
     CopyTakenForItself,
     /// Old claims and records are never deleted, and a listing that is cut off is not completed.
     NothingMakesWay,
+    /// A listing of a folder that was cut off is taken for the whole.
+    CutListingBelieved,
+    /// The log of a folder knows of bytes before they are durable.
+    RecordBeforeBytes,
+    /// A file of a folder replaces another one before its bytes are durable.
+    RenameBeforeBytes,
+    /// Another program's version is overwritten.
+    ConflictOverwrites,
+    /// Versions of a file are told apart by their length.
+    VersionByLength,
+    /// A file is uploaded although a program can still write to it.
+    WrittenFileUploaded,
+    /// What a listing did not show is deleted at once, however much it is.
+    DeletionsNotHeld,
 }
 
-/// All bugs.
+/// Bugs of folders, which the random lives of a folder find.
+pub const OF_FOLDERS: [Bug; 7] = [
+    Bug::CutListingBelieved,
+    Bug::RecordBeforeBytes,
+    Bug::RenameBeforeBytes,
+    Bug::ConflictOverwrites,
+    Bug::VersionByLength,
+    Bug::WrittenFileUploaded,
+    Bug::DeletionsNotHeld,
+];
+
+/// Bugs of drives.
 pub const ALL: [Bug; 26] = [
     Bug::FreedBeforeCommit,
     Bug::UnflushedApply,

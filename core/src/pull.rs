@@ -5,7 +5,7 @@
 //! absent (`fetch`). Failed pulls are tried again (`tries`). Blocks that readers will probably want next are pulled ahead
 //! of them (`ahead`).
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::read_error::ReadError;
 use crate::room::{NoRoom, Room};
 use crate::units::{BlockRange, portions};
@@ -102,6 +102,8 @@ pub struct Puller<S: Source> {
 struct Awaited<S: Source> {
     puller: Arc<Puller<S>>,
     range: BlockRange,
+    /// Keeps what has come from being evicted before the reader sees it.
+    _stays: cache::Awaited,
 }
 
 impl<S: Source> Drop for Awaited<S> {
@@ -224,10 +226,11 @@ impl<S: Source> Puller<S> {
 
     /// A reader waits for these blocks while the result lives.
     fn wait_for(self: &Arc<Self>, range: BlockRange) -> Awaited<S> {
+        let _stays = self.cache.wait_for(range);
         self.queue.lock().wait_for(range);
         self.underway.are_awaited(range);
         self.reader_came.notify_waiters();
-        Awaited { puller: self.clone(), range }
+        Awaited { puller: self.clone(), range, _stays }
     }
 
     /// Ready when every missing block of the ranges has been pulled in the background. If the cache cannot hold all of

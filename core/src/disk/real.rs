@@ -1,13 +1,19 @@
 //! The local file system as a [`Disk`].
 
 use super::{Disk, DiskFile, FileSize, Sync};
-use rustix::fs::{FallocateFlags, SeekFrom};
+use crate::store::remote::Time;
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use uuid::Uuid;
+
+mod lease;
+
+const NANOS: i128 = 1_000_000_000;
 
 /// A directory of the local file system.
 pub struct Directory {
@@ -83,6 +89,11 @@ impl Disk for Directory {
         let stat = rustix::fs::statvfs(&self.path)?;
         Ok(stat.f_bavail * stat.f_frsize)
     }
+
+    fn boot(&self) -> Option<Uuid> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Uuid::parse_str(id.trim()).ok()
+    }
 }
 
 struct LocalFile {
@@ -133,6 +144,23 @@ impl DiskFile for LocalFile {
 
     fn sync(self: Arc<Self>) -> Sync {
         in_background(move || self.file.sync_data())
+    }
+
+    fn mtime(&self) -> io::Result<Time> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = self.file.metadata()?;
+        Ok(Time(i128::from(metadata.mtime()) * NANOS + i128::from(metadata.mtime_nsec())))
+    }
+
+    fn set_mtime(&self, Time(nanos): Time) -> io::Result<()> {
+        let seconds = i64::try_from(nanos.div_euclid(NANOS)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let last_modification = Timespec { tv_sec: seconds, tv_nsec: nanos.rem_euclid(NANOS) as i64 };
+        let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        Ok(rustix::fs::futimens(&self.file, &Timestamps { last_access, last_modification })?)
+    }
+
+    fn lease(&self) -> io::Result<bool> {
+        lease::take(&self.file)
     }
 
     fn sync_here(&self) -> Option<io::Result<()>> {

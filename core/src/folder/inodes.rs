@@ -25,13 +25,17 @@ use record::Record;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 mod compact;
 mod file;
 mod index;
 mod record;
+mod tend;
 #[cfg(test)]
 mod tests;
+
+pub(super) use tend::tend;
 
 /// The file of numbers.
 const NAME: &str = "inodes";
@@ -47,6 +51,8 @@ pub struct Inodes {
     // A lock and not a message: a lookup must not cost a task switch. It is held while one record is read or written.
     state: RwLock<State>,
     compacting: Mutex<()>,
+    /// The file may belong to the next opening.
+    is_closed: AtomicBool,
 }
 
 struct State {
@@ -93,7 +99,8 @@ impl Inodes {
         };
         let floor = floor.max(at_least).max(Ino::ROOT);
         let state = RwLock::new(State { records, index, floor, count, is_damaged: false });
-        let inodes = Self { disk, hasher, state, compacting: Mutex::default() };
+        let inodes =
+            Self { disk, hasher, state, compacting: Mutex::default(), is_closed: AtomicBool::new(false) };
         if inodes.wants_compaction() {
             inodes.compact()?;
         }
@@ -110,11 +117,19 @@ impl Inodes {
         if let Some(ino) = state.take(&self.hasher, parent, name)? {
             return Ok(ino);
         }
-        let next = state.floor.0.checked_add(1).filter(|next| *next < u32::MAX);
-        let next =
-            next.ok_or_else(|| io::Error::new(io::ErrorKind::StorageFull, "no inode number is left"))?;
-        state.name(&self.hasher, Ino(next), Place::new(parent, name.clone()), None)?;
-        Ok(Ino(next))
+        let next = state.next()?;
+        state.name(&self.hasher, next, Place::new(parent, name.clone()), None)?;
+        Ok(next)
+    }
+
+    /// A number that nobody has, without a name: for a file that is made here.
+    pub fn fresh(&self) -> io::Result<Ino> {
+        let mut state = self.state.write();
+        let next = state.next()?;
+        state.records.append(&Record::Nameless(next))?;
+        state.count += 1;
+        state.floor = next;
+        Ok(next)
     }
 
     /// The number of a name, if it has one.
@@ -189,6 +204,13 @@ impl Inodes {
 }
 
 impl State {
+    /// The number that is given next.
+    fn next(&self) -> io::Result<Ino> {
+        let next = self.floor.0.checked_add(1).filter(|next| *next < u32::MAX);
+        let full = || io::Error::new(io::ErrorKind::StorageFull, "no inode number is left");
+        next.map(Ino).ok_or_else(full)
+    }
+
     /// The number of a name, under the lock for writing.
     fn take(&mut self, hasher: &RandomState, parent: Ino, name: &Name) -> io::Result<Option<Ino>> {
         let (found, damaged) = self.index.find(&self.records, hasher, parent, name)?;

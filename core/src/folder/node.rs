@@ -171,6 +171,16 @@ impl Node {
         at != self.local.as_ref() || self.content.is_some() || self.meta.is_some() || self.intent.is_some()
     }
 
+    /// The generation of bytes that change now: later than any that is here or on its way.
+    pub fn next_generation(&self) -> u64 {
+        let here = self.content.as_ref().map_or(0, |here| here.generation);
+        let sent = match self.intent.as_ref().map(|intent| &intent.brings) {
+            Some(Brings::Content { generation, .. }) => *generation,
+            _ => 0,
+        };
+        here.max(sent) + 1
+    }
+
     /// Whether it is at the same place here and in the remote.
     pub fn is_in_place(&self) -> bool {
         self.local.is_some() && self.local.as_ref() == self.remote.as_ref().map(|known| &known.place)

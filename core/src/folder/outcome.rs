@@ -205,7 +205,7 @@ pub fn resolve(tree: &Tree, ino: Ino, action: &Action, found: &Found, ours: Name
 pub fn settled(tree: &Tree, ino: Ino, found: &Found, ghost: Ino) -> Step {
     let Some(node) = tree.node(ino) else { return Step::default() };
     let Some(intent) = &node.intent else { return Step::default() };
-    let not_there = || Step::one(ino, Some(Node { intent: None, ..node.clone() }));
+    let not_there = || Step::one(ino, Some(without_lost_bytes(Node { intent: None, ..node.clone() })));
     let Some(entry) = of_kind(&found.at, node.kind) else { return not_there() };
     let at = &intent.at;
     // What is known to be another's is not ours; but a file that was removed here may have been replaced.
@@ -230,6 +230,13 @@ pub fn settled(tree: &Tree, ino: Ino, found: &Found, ghost: Ino) -> Step {
             not_there()
         }
     }
+}
+
+/// A file whose bytes are neither here nor at the remote is gone: a power cut has taken them before they were durable.
+fn without_lost_bytes(node: Node) -> Node {
+    let has_bytes = node.content.is_some() || node.remote.is_some() || node.may_be_written;
+    let local = node.local.clone().filter(|_| has_bytes || node.kind != Kind::File);
+    Node { local, ..node }
 }
 
 fn of_kind(entry: &Option<Entry>, kind: Kind) -> Option<&Entry> {
@@ -267,6 +274,12 @@ fn is_written(node: &Node) -> bool {
 fn removed_there(ino: Ino, node: &Node) -> Step {
     let stays = node.local.is_some() && (is_written(node) || node.kind == Kind::Directory);
     Step::one(ino, stays.then(|| Node { remote: None, ..node.clone() }))
+}
+
+/// Another program has removed these directories. They are made again, for what is to come into them.
+pub fn directories_gone(tree: &Tree, directories: &[Ino]) -> Step {
+    let gone = |ino: &Ino| tree.node(*ino).map(|node| removed_there(*ino, node));
+    Step { request: 0, states: directories.iter().filter_map(gone).flat_map(|step| step.states).collect() }
 }
 
 /// The remote has another version of the node now. What was changed here stays changed; what was removed here was the version before.

@@ -130,19 +130,25 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
     /// Up to `most` actions that can be done at the same time, one for each inode, in no particular order.
     pub fn plan(mut self, most: usize) -> Vec<(Ino, Action)> {
         let mut actions = Vec::new();
-        for (ino, node) in self.tree.nodes() {
+        for (ino, _) in self.tree.nodes() {
             if actions.len() == most {
                 break;
             }
-            if !node.differs() || self.busy.contains(&ino) || (self.readiness)(ino).waits {
-                continue;
-            }
-            if let Some(action) = self.action(ino, node) {
+            if let Some(action) = self.next_for(ino) {
                 self.busy.insert(ino);
                 actions.push((ino, action));
             }
         }
         actions
+    }
+
+    /// What to do for one inode, beside what is under way; `None` where there is nothing to do, or something else comes first.
+    pub fn next_for(&self, ino: Ino) -> Option<Action> {
+        let node = self.tree.node(ino).filter(|node| node.differs())?;
+        match self.busy.contains(&ino) || (self.readiness)(ino).waits {
+            true => None,
+            false => self.action(ino, node),
+        }
     }
 
     /// What to do for one node now; `None` where something else comes first.
@@ -161,7 +167,9 @@ impl<'a, R: Fn(Ino) -> Readiness> Planner<'a, R> {
             }
             _ => false,
         };
-        let is_current = node.local.as_ref() == Some(&intent.at) && next.is_none();
+        // Bytes that a power cut has taken are looked for at the remote.
+        let is_lost = node.kind == Kind::File && node.content.is_none() && node.remote.is_none();
+        let is_current = node.local.as_ref() == Some(&intent.at) && next.is_none() && !is_lost;
         match is_same || is_current {
             true => next,
             false => self.is_reachable(&intent.at).then(|| Action::Settle { at: intent.at.clone() }),

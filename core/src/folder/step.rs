@@ -20,8 +20,10 @@ use crate::format::wire::{Reader, Writer};
 use crate::store::remote::{Kind, Meta, Name, Time, Version};
 
 const VERSION: u8 = 1;
-/// A step touches few inodes: a rename two, and the directories above them that were not known to the log yet.
-const STATES_MAX: usize = 10_000;
+/// States of one record. Most steps touch few inodes: a rename two, and the directories above them that were not known to the log yet.
+pub(super) const STATES_MAX: usize = 10_000;
+/// The shortest state: a number, and that the log need not know it.
+const STATE_BYTES_MIN: usize = 5;
 
 /// What one operation changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,10 +41,16 @@ impl Step {
     }
 
     /// The step as the data of a record.
+    #[cfg(test)]
     pub fn encode(&self) -> Vec<u8> {
+        Self::encode_states(self.request, &self.states)
+    }
+
+    /// A step of these states as the data of a record.
+    pub(super) fn encode_states(request: u64, states: &[(Ino, Option<Node>)]) -> Vec<u8> {
         let mut out = Writer::new();
-        out.u8(VERSION).u64(self.request).varint(self.states.len() as u64);
-        for (ino, node) in &self.states {
+        out.u8(VERSION).u64(request).varint(states.len() as u64);
+        for (ino, node) in states {
             out.u32(ino.0).u8(node.is_some().into());
             if let Some(node) = node {
                 put_node(&mut out, node);
@@ -61,6 +69,9 @@ impl Step {
         let count = from.varint()?;
         if count > STATES_MAX as u64 {
             return Err(FormatError::Invalid("a step touches too many files"));
+        }
+        if count > (from.rest().len() / STATE_BYTES_MIN) as u64 {
+            return Err(FormatError::Truncated);
         }
         let mut states = Vec::with_capacity(count as usize);
         for _ in 0..count {
@@ -132,11 +143,13 @@ fn take_time(from: &mut Reader<'_>) -> Result<Time, FormatError> {
     Ok(Time(i128::from_le_bytes(from.array()?)))
 }
 
-fn put_place(out: &mut Writer, place: &Place) {
+/// Appends a place.
+pub(super) fn put_place(out: &mut Writer, place: &Place) {
     out.u32(place.parent.0).str(place.name.as_str());
 }
 
-fn take_place(from: &mut Reader<'_>) -> Result<Place, FormatError> {
+/// Reads a place.
+pub(super) fn take_place(from: &mut Reader<'_>) -> Result<Place, FormatError> {
     let parent = Ino(from.u32()?);
     let name = Name::new(&take_text(from)?).map_err(|_| FormatError::Invalid("a name is no file name"))?;
     Ok(Place { parent, name })
@@ -328,5 +341,16 @@ mod tests {
             assert!(Step::decode(&bytes[..len]).is_err(), "{len} bytes");
         }
         assert!(Step::decode(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn a_count_cannot_promise_more_than_is_there() {
+        let mut out = Writer::new();
+        out.u8(VERSION).u64(0).varint(STATES_MAX as u64).raw(&[0; 5 * 100]);
+        // Before anything is reserved: the states that are there would be read otherwise.
+        assert_eq!(Step::decode(&out.finish()), Err(FormatError::Truncated));
+        let mut out = Writer::new();
+        out.u8(VERSION).u64(0).varint(STATES_MAX as u64 + 1).raw(&vec![0; 5 * STATES_MAX + 5]);
+        assert!(matches!(Step::decode(&out.finish()), Err(FormatError::Invalid(_))));
     }
 }

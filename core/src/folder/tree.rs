@@ -39,8 +39,71 @@ pub struct Adopted {
     pub undo: Step,
 }
 
+/// A step that does not fit the tree.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// It names an inode twice.
+    #[error("file {0} is named twice in one step")]
+    Twice(Ino),
+    /// A name here would stand for two inodes.
+    #[error("the name {:?} in directory {} would stand for files {one} and {other}", place.name.as_str(), place.parent)]
+    Here {
+        /// The name.
+        place: Place,
+        /// One of the inodes.
+        one: Ino,
+        /// The other one.
+        other: Ino,
+    },
+    /// A name of the remote would stand for two inodes.
+    #[error("the remote's name {:?} in directory {} would stand for files {one} and {other}", place.name.as_str(), place.parent)]
+    Remote {
+        /// The name.
+        place: Place,
+        /// One of the inodes.
+        one: Ino,
+        /// The other one.
+        other: Ino,
+    },
+}
+
 impl Tree {
-    /// Sets the states of a step, as when the log is replayed.
+    /// Whether a step fits: afterwards each name stands for one inode, here and in the remote.
+    pub fn check(&self, step: &Step) -> Result<(), Contradiction> {
+        let mut changed = BTreeSet::new();
+        for (ino, _) in &step.states {
+            if !changed.insert(*ino) {
+                return Err(Contradiction::Twice(*ino));
+            }
+        }
+        // A holder that the step changes does not count: what it gets instead is looked at, too.
+        let holder = |map: &BTreeMap<Place, Ino>, place: &Place| {
+            map.get(place).copied().filter(|holder| !changed.contains(holder))
+        };
+        let (mut here, mut remote) = (BTreeMap::new(), BTreeMap::new());
+        for (ino, node) in step.states.iter().filter_map(|(ino, node)| Some((*ino, node.as_ref()?))) {
+            if let Some(place) = &node.local
+                && let Some(other) = holder(&self.here, place).or(here.insert(place, ino))
+            {
+                return Err(Contradiction::Here { place: place.clone(), one: ino, other });
+            }
+            if let Some(place) = node.remote.as_ref().map(|known| &known.place)
+                && let Some(other) = holder(&self.remote, place).or(remote.insert(place, ino))
+            {
+                return Err(Contradiction::Remote { place: place.clone(), one: ino, other });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the states of a record of the log. Nothing has changed if it does not fit.
+    pub fn replay(&mut self, step: &Step) -> Result<(), Contradiction> {
+        self.check(step)?;
+        self.apply(step);
+        Ok(())
+    }
+
+    /// Sets the states of a step that fits.
     pub fn apply(&mut self, step: &Step) {
         for (ino, _) in &step.states {
             if let Some(before) = self.nodes.remove(ino) {
@@ -73,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// Applies a step, and lets go of the nodes that need not be kept after it: also directories that were kept for the sake of such a
+    /// Applies a step that fits, and lets go of the nodes that need not be kept after it: also directories that were kept for the sake of such a
     /// node. Returns the step that does all of that, which the log has to have before anybody learns of it, and the step that undoes it.
     pub fn adopt(&mut self, step: Step) -> Adopted {
         let request = step.request;
@@ -113,6 +176,11 @@ impl Tree {
     /// All nodes, by number.
     pub fn nodes(&self) -> impl Iterator<Item = (Ino, &Node)> {
         self.nodes.iter().map(|(ino, node)| (*ino, node))
+    }
+
+    /// The nodes from a number on.
+    pub fn nodes_from(&self, from: Ino) -> impl Iterator<Item = (Ino, &Node)> {
+        self.nodes.range(from..).map(|(ino, node)| (*ino, node))
     }
 
     /// What a name stands for.
@@ -248,7 +316,32 @@ mod tests {
         tree.adopt(Step { request: 0, states: vec![(FILE, Some(file)), (other, Some(node))] });
         assert_eq!(tree.child(&place(DIRECTORY, "f")), Child::Here(other));
         let mut replayed = Tree::default();
-        tree.as_steps().for_each(|step| replayed.apply(&step));
+        tree.as_steps().for_each(|step| replayed.replay(&step).unwrap());
         assert_eq!(format!("{replayed:?}"), format!("{tree:?}"));
+    }
+
+    #[test]
+    fn refuses_steps_that_give_one_name_to_two_files() {
+        let mut tree = tree();
+        let before = format!("{tree:?}");
+        let made = |name| Some(Node::made(Kind::File, place(DIRECTORY, name), Meta::default(), 0));
+        let taken = place(DIRECTORY, "f");
+        let (one, other) = (Ino(8), Ino(9));
+        let refused = |tree: &mut Tree, states| tree.replay(&Step { request: 0, states }).unwrap_err();
+        assert_eq!(
+            refused(&mut tree, vec![(one, made("f"))]),
+            Contradiction::Here { place: taken.clone(), one, other: FILE }
+        );
+        assert_eq!(
+            refused(&mut tree, vec![(one, made("new")), (other, made("new"))]),
+            Contradiction::Here { place: place(DIRECTORY, "new"), one: other, other: one }
+        );
+        let same = Node { local: None, ..Node::as_remote(known(DIRECTORY, "f", Kind::File)) };
+        assert_eq!(
+            refused(&mut tree, vec![(one, Some(same))]),
+            Contradiction::Remote { place: taken, one, other: FILE }
+        );
+        assert_eq!(refused(&mut tree, vec![(one, None), (one, made("g"))]), Contradiction::Twice(one));
+        assert_eq!(format!("{tree:?}"), before);
     }
 }

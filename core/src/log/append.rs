@@ -21,6 +21,9 @@ pub(crate) struct Appender<P> {
     pub pending: P,
     /// Whether the reserve may be used.
     pub(super) reserve_open: bool,
+    /// The current file ends in a record that was not written whole. The next one goes to another file: in this one it might not be where
+    /// recovery looks for it.
+    pub(super) is_torn: bool,
     pub(super) scratch: Vec<u8>,
 }
 
@@ -85,7 +88,10 @@ impl<R: Records> Writer<'_, R> {
             let behind = offset + record::HEADER_BYTES;
             file.file.write_at(data, behind).and_then(|()| file.file.write_at(&bytes, offset))
         };
-        written.map_err(|error| log.fail(error.to_string()))?;
+        if let Err(error) = written {
+            appender.is_torn = true;
+            return Err(log.not_written(error));
+        }
 
         let live = appender.files.current();
         live.last = lsn;
@@ -115,7 +121,7 @@ impl<P> Appender<P> {
         len: u64,
         lsn: Lsn,
     ) -> Result<(), LogError> {
-        if self.files.current().end + len <= log.limits.file_bytes {
+        if self.files.current().end + len <= log.limits.file_bytes && !self.is_torn {
             return Ok(());
         }
         let allowed = log.files_allowed(self);
@@ -123,7 +129,10 @@ impl<P> Appender<P> {
             log.spare_wanted.notify_one();
             return Err(LogError::Full);
         };
-        self.begin_file(log, file, lsn)?;
+        if let Err(error) = self.begin_file(log, file.clone(), lsn) {
+            self.files.add_spare(file);
+            return Err(error);
+        }
         log.spare_wanted.notify_one();
         Ok(())
     }
@@ -145,7 +154,8 @@ impl<P> Appender<P> {
             file_bytes: log.limits.file_bytes,
             group: None,
         };
-        file.file.write_at(&header.encode(), 0).map_err(|error| log.fail(error.to_string()))?;
+        file.file.write_at(&header.encode(), 0).map_err(|error| log.not_written(error))?;
+        self.is_torn = false;
         let (last, end) = (first.prev(), record::FILE_HEADER_BYTES);
         self.files.push(LiveFile::new(file, &header, (last, end), last));
         Ok(())

@@ -1,7 +1,9 @@
 //! Journals that are no longer used: their files are kept under other names. Nothing here reads, reuses or deletes them
 //! again, but a person can still look at what is in them.
 
+use super::copies::is_own_name;
 use super::files;
+use super::record::{FILE_HEADER_BYTES, FileHeader};
 use crate::disk::Disk;
 use std::collections::BTreeSet;
 use std::io;
@@ -21,6 +23,21 @@ pub(super) fn names(disk: &dyn Disk) -> io::Result<Vec<String>> {
 pub fn found(disk: &dyn Disk) -> io::Result<Option<Uuid>> {
     let uuids: BTreeSet<_> = with_header(disk)?.into_iter().map(|(_, journal)| journal).collect();
     Ok(uuids.first().copied().filter(|_| uuids.len() == 1))
+}
+
+/// A file with a log's own name that is neither spare nor begins as one of the log `uuid` does. A header is written as a whole, so none of
+/// these is left of a crash.
+pub(crate) fn is_not_of(disk: &dyn Disk, uuid: Uuid) -> io::Result<Option<String>> {
+    for name in names(disk)?.into_iter().filter(|name| is_own_name(name)) {
+        let file = disk.open_to_read(&name)?;
+        let mut begin = vec![0; file.len()?.min(FILE_HEADER_BYTES) as usize];
+        file.read_at(&mut begin, 0)?;
+        let is_spare = begin.iter().all(|byte| *byte == 0);
+        if !is_spare && FileHeader::decode(&begin).is_none_or(|header| header.log != uuid) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether files of the journal `uuid` were set aside.

@@ -8,6 +8,7 @@ use crate::units::Lsn;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Files that are kept ready: while records fill one, the next one can be made.
 const SPARE_FILES: usize = 2;
@@ -283,6 +284,15 @@ impl<R: Records> Log<R> {
         Ok(made)
     }
 
+    /// Makes a spare file on the calling thread, which waits for the local disk. Its name is durable after the next flush.
+    pub(crate) fn grow(&self) -> Result<(), LogError> {
+        let name = self.appender.lock().files.new_slot();
+        let file = create_here(&*self.disk, &name, self.limits.file_bytes)?;
+        self.has_new_names.store(true, Ordering::Release);
+        self.appender.lock().files.add_spare(file);
+        Ok(())
+    }
+
     fn has_room(&self) -> bool {
         let appender = self.appender.lock();
         !appender.files.spare.is_empty() && appender.files.live.len() < self.files_allowed(&appender)
@@ -294,14 +304,33 @@ impl<R: Records> Log<R> {
     }
 }
 
+/// Checked before anything is written: a file that does not fit would take the last space from others for a moment.
+/// (Zero free bytes are ignored: there is nothing to take then, and some file systems report zero when they do not
+/// know.)
+fn check_space(disk: &dyn Disk, len: u64) -> io::Result<()> {
+    match disk.free_bytes().is_ok_and(|free| (1..len).contains(&free)) {
+        true => Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())),
+        false => Ok(()),
+    }
+}
+
+/// The same as [`create`], on the calling thread. The name is not durable.
+fn create_here(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<LogFile>> {
+    check_space(disk, len)?;
+    let file = disk.open(name, true)?;
+    let filled = file
+        .write_at(&vec![0; len as usize], 0)
+        .and_then(|()| file.sync_here().unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into())));
+    if let Err(error) = filled {
+        let _ = disk.remove(name);
+        return Err(error);
+    }
+    Ok(Arc::new(LogFile { name: name.to_owned(), file }))
+}
+
 /// A new file, zero-filled to its whole length and synced: from then on an fdatasync has only data to write.
 pub(super) async fn create(disk: &dyn Disk, name: &str, len: u64) -> io::Result<Arc<LogFile>> {
-    // Checked before anything is written: a file that does not fit would take the last space from others for a moment.
-    // (Zero free bytes are ignored: there is nothing to take then, and some file systems report zero when they do not
-    // know.)
-    if disk.free_bytes().is_ok_and(|free| (1..len).contains(&free)) {
-        return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
-    }
+    check_space(disk, len)?;
     let file = disk.open(name, true)?;
     let filled = fill(&file, len).await;
     if let Err(error) = filled {

@@ -55,6 +55,17 @@ impl<R: Records> Log<R> {
         records: R,
         pending: R::Pending,
     ) -> Result<Arc<Self>, LogError> {
+        Self::create_as(disk, limits, crate::entropy::uuid(), records, pending).await
+    }
+
+    /// The same, with a known identity.
+    pub async fn create_as(
+        disk: Arc<dyn Disk>,
+        limits: Limits,
+        uuid: Uuid,
+        records: R,
+        pending: R::Pending,
+    ) -> Result<Arc<Self>, LogError> {
         for name in aside::names(&*disk)?.into_iter().filter(|name| is_own_name(name)) {
             disk.remove(&name)?;
         }
@@ -66,8 +77,7 @@ impl<R: Records> Log<R> {
             stale: Vec::new(),
             incarnation: 0,
         };
-        let identity = (crate::entropy::uuid(), Vec::new());
-        Self::start(disk, limits, identity, (records, pending), end, Vec::new()).await
+        Self::start(disk, limits, (uuid, Vec::new()), (records, pending), end, Vec::new()).await
     }
 
     /// Opens the log `uuid`. Its user has not seen the records yet: it reads the ones that it needs with
@@ -141,6 +151,7 @@ impl<R: Records> Log<R> {
             prev_crc: end.prev_crc,
             pending,
             reserve_open: false,
+            is_torn: false,
             scratch: Vec::new(),
         };
         let log = Arc::new(Self {
@@ -155,6 +166,7 @@ impl<R: Records> Log<R> {
             durable: AtomicU64::new(end.last.0),
             syncing: tokio::sync::Mutex::new(()),
             condemned: AtomicBool::new(false),
+            has_new_names: AtomicBool::new(false),
             failed: OnceLock::new(),
             room: Notify::new(),
             spare_wanted: Notify::new(),

@@ -75,7 +75,7 @@ impl<R: Records> Log<R> {
         }
         if self.durable() < target {
             let (upto, files) = self.unsynced();
-            if self.condemned.load(Ordering::Acquire) {
+            if self.condemned.load(Ordering::Acquire) || self.has_new_names.load(Ordering::Acquire) {
                 return None;
             }
             for file in files.iter().filter(|_| !planted::has(Bug::FlushWithoutSync)) {
@@ -96,6 +96,9 @@ impl<R: Records> Log<R> {
             self.rewrite().await?;
             self.condemned.store(false, Ordering::Release);
             return Ok(());
+        }
+        if self.has_new_names.swap(false, Ordering::AcqRel) {
+            self.disk.sync_names().await.map_err(|error| self.fail(error.to_string()))?;
         }
         for file in files.iter().filter(|_| !planted::has(Bug::FlushWithoutSync)) {
             if let Err(error) = file.file.clone().sync().await {

@@ -1,6 +1,7 @@
 //! A disk in memory that keeps written data apart from durable data.
 
 use crate::disk::{Disk, DiskFile, Sync};
+use crate::store::remote::Time;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 /// A write tears at this granularity: disks promise to write a sector whole.
 const SECTOR: usize = 512;
@@ -48,6 +50,10 @@ struct World {
     full: bool,
     /// Raised at each crash: files that were opened before it fail.
     life: u64,
+    /// Raised at each power cut.
+    boot: u128,
+    /// The time of writes, in ns: it passes with each of them.
+    clock: i128,
 }
 
 #[derive(Clone)]
@@ -62,6 +68,10 @@ struct FileState {
     live: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
+    mtime: i128,
+    /// Descriptors for writing that are open.
+    writers: usize,
+    is_mapped: bool,
 }
 
 #[derive(Clone)]
@@ -75,6 +85,7 @@ struct SimFile {
     disk: SimDisk,
     id: u64,
     life: u64,
+    is_writer: bool,
 }
 
 impl SimDisk {
@@ -93,6 +104,8 @@ impl SimDisk {
             free: u64::MAX,
             full: false,
             life: 0,
+            boot: 1,
+            clock: 0,
         };
         Self { world: Arc::new(Mutex::new(world)), syncs: Arc::new(Notify::new()), prefix: String::new() }
     }
@@ -178,12 +191,20 @@ impl SimDisk {
         }
         world.live_names = world.durable_names.clone();
         world.forget_unnamed();
-        world.life += 1;
+        world.begin_life();
+        world.boot += 1;
+    }
+
+    /// Says that a program has the file mapped for writing, or no longer has.
+    pub fn set_mapped(&self, name: &str, is_mapped: bool) {
+        let world = &mut *self.world.lock();
+        let id = world.live_names[&self.full(name)];
+        world.files.get_mut(&id).expect("a name has a file").is_mapped = is_mapped;
     }
 
     /// Kills the process: the page cache survives.
     pub fn kill(&self) {
-        self.world.lock().life += 1;
+        self.world.lock().begin_life();
     }
 
     /// Flips one bit of a file, on the disk and in the page cache.
@@ -200,6 +221,14 @@ impl SimDisk {
 }
 
 impl World {
+    /// What the last process had open is closed.
+    fn begin_life(&mut self) {
+        self.life += 1;
+        for file in self.files.values_mut() {
+            (file.writers, file.is_mapped) = (0, false);
+        }
+    }
+
     fn forget_unnamed(&mut self) {
         let named: std::collections::BTreeSet<_> =
             self.live_names.values().chain(self.durable_names.values()).copied().collect();
@@ -281,7 +310,14 @@ impl Disk for SimDisk {
                 world.next_file
             }
         };
-        Ok(Arc::new(SimFile { disk: self.clone(), id, life: world.life }))
+        world.files.get_mut(&id).expect("a name has a file").writers += 1;
+        Ok(Arc::new(SimFile { disk: self.clone(), id, life: world.life, is_writer: true }))
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let world = self.world.lock();
+        let id = *world.live_names.get(&self.full(name)).ok_or(ErrorKind::NotFound)?;
+        Ok(Arc::new(SimFile { disk: self.clone(), id, life: world.life, is_writer: false }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -325,6 +361,10 @@ impl Disk for SimDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(self.world.lock().free)
     }
+
+    fn boot(&self) -> Option<Uuid> {
+        Some(Uuid::from_u128(self.world.lock().boot))
+    }
 }
 
 impl SimDisk {
@@ -351,6 +391,14 @@ impl SimFile {
     }
 
     fn change(&self, change: Change) -> io::Result<()> {
+        if !self.is_writer {
+            return Err(io::Error::other("the file is open for reading only"));
+        }
+        let now = {
+            let world = &mut *self.disk.world.lock();
+            world.clock += 1;
+            world.clock
+        };
         self.with(|file, free| {
             let end = match &change {
                 Change::Write(offset, data) => offset + data.len() as u64,
@@ -360,6 +408,7 @@ impl SimFile {
             *free = free.checked_sub(grows).ok_or(ErrorKind::StorageFull)?;
             change.apply(&mut file.live);
             file.unsynced.push(change);
+            file.mtime = now;
             Ok(())
         })
     }
@@ -399,6 +448,21 @@ impl DiskFile for SimFile {
         self.change(Change::Punch(range))
     }
 
+    fn mtime(&self) -> io::Result<Time> {
+        self.with(|file, _| Ok(Time(file.mtime)))
+    }
+
+    fn set_mtime(&self, mtime: Time) -> io::Result<()> {
+        self.with(|file, _| {
+            file.mtime = mtime.0;
+            Ok(())
+        })
+    }
+
+    fn lease(&self) -> io::Result<bool> {
+        self.with(|file, _| Ok(file.writers == 0 && !file.is_mapped))
+    }
+
     fn sync(self: Arc<Self>) -> Sync {
         Box::pin(async move {
             // As on a real disk, a sync runs to its end even if nobody waits for it.
@@ -413,6 +477,16 @@ impl DiskFile for SimFile {
 
     fn as_file(&self) -> Option<&File> {
         None
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let world = &mut *self.disk.world.lock();
+        let is_counted = self.is_writer && world.life == self.life;
+        if let Some(file) = world.files.get_mut(&self.id).filter(|_| is_counted) {
+            file.writers -= 1;
+        }
     }
 }
 

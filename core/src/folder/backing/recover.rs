@@ -3,6 +3,7 @@
 use super::{Backing, Handles};
 use crate::cache::Holds;
 use crate::disk::Disk;
+use crate::folder::contents;
 use crate::folder::spans::{Rows, Spans};
 use crate::units::BlockRange;
 use parking_lot::{Mutex, RwLock};
@@ -51,7 +52,7 @@ impl Backing {
                 None => void.push(span.extent()),
             }
         }
-        for name in names {
+        for name in names.into_iter().filter(|name| !contents::is_content(name)) {
             match backing.files.remove(&name) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}

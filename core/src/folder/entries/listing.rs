@@ -182,9 +182,14 @@ impl Gone {
         self.batches().map(|rows| rows.len() as u64).sum()
     }
 
-    /// Removes rows of them. One that has been seen again since stays. Returns how many were removed.
-    pub fn remove(&self, rows: &[Row]) -> Result<u64, EntriesError> {
-        let mut count = 0;
+    /// The listing that has not shown them: each of them was seen last before it.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Removes rows of them. One that has been seen again since stays. Returns those that were removed.
+    pub fn remove(&self, rows: &[Row]) -> Result<Vec<Row>, EntriesError> {
+        let mut removed = Vec::new();
         for rows in rows.chunks(BATCH_ROWS) {
             let mut state = self.entries.state.lock();
             let mut write = self.entries.begin_write(&mut state, self.dir)?;
@@ -192,11 +197,11 @@ impl Gone {
                 let found = write.seek(&row.entry.name)?.found;
                 if let Some(found) = found.filter(|found| found.row.seen < self.generation) {
                     write.remove(&found);
-                    count += 1;
+                    removed.push(found.row);
                 }
             }
             write.commit(&mut state)?;
         }
-        Ok(count)
+        Ok(removed)
     }
 }

@@ -9,6 +9,7 @@ use super::{Inodes, State};
 use crate::folder::node::Ino;
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 /// Rounds after which what is left is copied under the lock. Each is as long as the sync before it lets it become.
 const ROUNDS_MAX: usize = 8;
@@ -23,9 +24,12 @@ impl Inodes {
     }
 
     /// Writes the file anew without what is dead. Waits for the local disk, but other calls do not wait for it. After an error everything
-    /// is as it was.
+    /// is as it was, and after [`close`](Self::close) it does nothing.
     pub fn compact(&self) -> io::Result<()> {
         let _one_at_a_time = self.compacting.lock();
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let (old, live, floor) = {
             let state = self.state.read();
             (state.records.handle(), state.index.in_file_order(), state.floor)

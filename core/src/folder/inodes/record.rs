@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! 0    4   CRC-32C of the file id, the record's offset (u64), and bytes 4 to the end
-//! 4    1   kind: 1 the number has the name, 2 the number has no name
+//! 4    1   kind: 1 the number has the name, 2 the number has no name (it may be given by this record)
 //! 5    1   length of the name; 0 in kind 2
 //! 6    2   0
 //! 8    4   number
@@ -43,8 +43,8 @@ const FIXED_BYTES: usize = 16;
 pub(super) const RECORD_BYTES_MAX: u64 =
     (FIXED_BYTES + Name::BYTES_MAX).next_multiple_of(ALIGN as usize) as u64;
 
-/// The shortest record that gives a number: a name has at least one byte.
-pub(super) const GIVING_BYTES_MIN: u64 = FIXED_BYTES as u64 + ALIGN;
+/// The shortest record that gives a number: one without a name.
+pub(super) const GIVING_BYTES_MIN: u64 = FIXED_BYTES as u64;
 
 /// What is said of the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

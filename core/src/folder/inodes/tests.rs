@@ -3,6 +3,7 @@ use crate::sim::disk::{DiskFaults, SimDisk};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 fn name(text: impl ToString) -> Name {
     Name::new(&text.to_string()).unwrap()
@@ -336,6 +337,34 @@ fn takes_little_memory_for_each_number() {
     assert!(most <= 25.0, "{most} bytes for each number");
 }
 
+#[test]
+fn fresh_numbers_are_given_to_nobody_else_and_have_no_name() {
+    let sim = disk(11);
+    let inodes = Inodes::open(sim.clone(), Ino::ROOT).unwrap();
+    let mut given = BTreeSet::new();
+    for i in 0..3000 {
+        let ino =
+            if i % 3 == 0 { inodes.number(Ino::ROOT, &name(i)).unwrap() } else { inodes.fresh().unwrap() };
+        assert!(given.insert(ino));
+        assert_eq!(inodes.place(ino).unwrap().is_some(), i % 3 == 0);
+        if i == 2000 {
+            inodes.compact().unwrap();
+        }
+    }
+    let made = inodes.fresh().unwrap();
+    inodes.claim(made, Place::new(Ino::ROOT, name("made here"))).unwrap();
+    assert_eq!(inodes.find(Ino::ROOT, &name("made here")).unwrap(), Some(made));
+    let last = inodes.fresh().unwrap();
+    sim.kill();
+    let inodes = Inodes::open(sim.clone(), Ino::ROOT).unwrap();
+    assert_eq!(inodes.fresh().unwrap(), Ino(last.0 + 1));
+    // The records at the end are damaged: what they gave is not given again, with or without names.
+    let len = sim.open(NAME, false).unwrap().len().unwrap();
+    sim.flip_bit(NAME, (len - 40 * 16) * 8);
+    sim.kill();
+    assert!(Inodes::open(sim, Ino::ROOT).unwrap().fresh().unwrap() > Ino(last.0 + 1));
+}
+
 /// Written by hand from core/FORMAT.md.
 const VERSION_1: &[u8] = include_bytes!("../../../tests/data/v1/folder/inodes");
 
@@ -359,4 +388,51 @@ fn reads_the_file_of_version_1() {
     };
     assert_eq!(records.scan(record::RECORDS_START..records.end, each).unwrap(), VERSION_1.len() as u64);
     assert_eq!(again, VERSION_1);
+}
+
+/// A table of which most records are dead, and of 100 names.
+fn mostly_dead(disk: &Arc<SimDisk>) -> Arc<Inodes> {
+    let inodes = Arc::new(Inodes::open(disk.clone(), Ino::ROOT).unwrap());
+    for i in 0..2000 {
+        let ino = inodes.number(Ino::ROOT, &name(i)).unwrap();
+        if i >= 100 {
+            inodes.detach(ino).unwrap();
+        }
+    }
+    assert!(inodes.wants_compaction());
+    inodes
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_compacted_while_it_is_in_use_and_forgets_nothing_by_a_cut() {
+    let disk = disk(11);
+    let inodes = mostly_dead(&disk);
+    let tending = tokio::spawn(tend(Arc::downgrade(&inodes)));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    while inodes.wants_compaction() {
+        tokio::task::yield_now().await;
+    }
+    let kept = inodes.find(Ino::ROOT, &name(7)).unwrap();
+    let new = inodes.number(Ino::ROOT, &name("new")).unwrap();
+    inodes.sync().await.unwrap();
+    disk.power_cut();
+    let again = Inodes::open(disk.clone(), Ino::ROOT).unwrap();
+    assert_eq!((again.len(), again.find(Ino::ROOT, &name(7)).unwrap()), (101, kept));
+    assert_eq!(again.find(Ino::ROOT, &name("new")).unwrap(), Some(new));
+    // The task ends with the table.
+    drop(inodes);
+    tending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_table_does_not_replace_the_file_of_the_next_opening() {
+    let disk = disk(12);
+    let inodes = mostly_dead(&disk);
+    inodes.close().await;
+    let next = Inodes::open(disk.clone(), Ino::ROOT).unwrap();
+    inodes.compact().unwrap();
+    let ino = next.number(Ino::ROOT, &name("later")).unwrap();
+    drop(next);
+    let last = Inodes::open(disk, Ino::ROOT).unwrap();
+    assert_eq!(last.find(Ino::ROOT, &name("later")).unwrap(), Some(ino));
 }

@@ -3,7 +3,7 @@
 //! Blocks are given back in this order:
 //! 1. The span was retired: no look-up finds it any longer, and readers that hold it see that.
 //! 2. No pull is under way that found it before. Such a pull would fill in its bytes.
-//! 3. Its bits are invalid in memory and durably, and readers that saw them valid have ended.
+//! 3. Its bits are invalid in memory and durably. Readers that saw them valid have its file, which stays as it is.
 //! 4. Its file is removed, and its row says so.
 //!
 //! Only then can another span have the blocks. If the power is cut between 3 and 4, the span is there again, and empty. If the
@@ -87,14 +87,11 @@ impl LocalCopy {
         let mut left = leaving.clone();
         let given = async {
             self.unpin_retired()?;
-            let bits = leaving.iter().flat_map(|span| self.cache.valid().runs(span.extent()));
-            // Pinned or not: it also waits for readers.
-            self.cache.give_up(&bits.collect::<Vec<_>>()).await?;
-            // In this order: a pull that has ended meanwhile has made its blocks valid.
-            left.retain(|span| self.cache.is_pulled(span.extent()) || self.cache.valid().any(span.extent()));
+            // A pull that began before may still make blocks valid. None begins any more.
+            left.retain(|span| self.cache.is_pulled(span.extent()));
             let goes = |span: &&Arc<_>| !left.iter().any(|stays| Arc::ptr_eq(stays, span));
             let gone: Vec<_> = leaving.iter().filter(goes).cloned().collect();
-            // Bits whose durable clearing failed before are cleared now.
+            // The files are not punched: a program that has one open, or a reader, keeps its bytes to the end.
             let extents: Vec<BlockRange> = gone.iter().map(|span| span.extent()).collect();
             let cleared = self.cache.invalidate(&extents).await;
             for span in gone {

@@ -13,41 +13,75 @@ use std::time::Duration;
 /// How often to check whether all is still here.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
+/// Spans that stay on this device.
+#[derive(Default)]
+pub(super) struct Pinned {
+    /// By a person's choice: what is missing of them is pulled.
+    chosen: Vec<Arc<Span>>,
+    /// While their deletion waits for a person's word: nobody else may have their bytes.
+    held: Vec<Arc<Span>>,
+}
+
+impl Pinned {
+    /// The blocks that are not empty, in their order.
+    fn runs(&self) -> Vec<BlockRange> {
+        let mut runs: Vec<_> = self.chosen.iter().chain(&self.held).map(|span| span.blocks()).collect();
+        runs.retain(|blocks| !blocks.is_empty());
+        runs.sort_unstable();
+        runs.dedup();
+        runs
+    }
+}
+
 impl LocalCopy {
-    /// Keeps exactly these spans here from now on. Missing blocks are pulled in the background.
+    /// Keeps exactly these spans here from now on, beside those that are held. Missing blocks are pulled in the background.
     ///
     /// # Errors
     ///
     /// The cache's files cannot be read: spans that are no longer pinned may stay until the folder is opened again.
     pub fn set_pinned(&self, spans: impl IntoIterator<Item = Arc<Span>>) -> io::Result<()> {
+        let mut chosen: Vec<_> = spans.into_iter().filter(|span| !span.is_retired()).collect();
+        chosen.sort_by_key(|span| span.extent());
+        chosen.dedup_by_key(|span| span.extent());
         let mut pinned = self.pinned.lock();
-        *pinned = spans.into_iter().filter(|span| !span.is_retired()).collect();
-        pinned.sort_by_key(|span| span.extent());
-        pinned.dedup_by_key(|span| span.extent());
-        let done = self.cache.pin(&runs(&pinned));
+        pinned.chosen = chosen;
+        let done = self.cache.pin(&pinned.runs());
         drop(pinned);
         self.pins_changed.notify_one();
         done
     }
 
+    /// Evicts nothing of exactly these spans from now on, nor of those that are pinned.
+    ///
+    /// # Errors
+    ///
+    /// See [`set_pinned`](Self::set_pinned).
+    pub fn set_held(&self, spans: Vec<Arc<Span>>) -> io::Result<()> {
+        let mut pinned = self.pinned.lock();
+        if pinned.held.is_empty() && spans.is_empty() {
+            return Ok(());
+        }
+        pinned.held = spans;
+        pinned.held.retain(|span| !span.is_retired());
+        self.cache.pin(&pinned.runs())
+    }
+
     /// Bytes of pinned files, and how many of them are not here.
     pub fn pinned_and_missing_bytes(&self) -> (u64, u64) {
-        let pinned = self.pinned.lock();
-        let bytes: u64 = pinned.iter().map(|span| span.len()).sum();
-        (bytes, bytes - pinned.iter().map(|span| self.local_bytes(span)).sum::<u64>())
+        let chosen = &self.pinned.lock().chosen;
+        let bytes: u64 = chosen.iter().map(|span| span.len()).sum();
+        (bytes, bytes - chosen.iter().map(|span| self.local_bytes(span)).sum::<u64>())
     }
 
     /// Retired spans are no longer pinned: their blocks are another file's soon.
     pub(super) fn unpin_retired(&self) -> io::Result<()> {
         let mut pinned = self.pinned.lock();
-        let before = pinned.len();
-        pinned.retain(|span| !span.is_retired());
-        if pinned.len() == before { Ok(()) } else { self.cache.pin(&runs(&pinned)) }
+        let Pinned { chosen, held } = &mut *pinned;
+        let before = chosen.len() + held.len();
+        chosen.retain(|span| !span.is_retired());
+        held.retain(|span| !span.is_retired());
+        if chosen.len() + held.len() == before { Ok(()) } else { self.cache.pin(&pinned.runs()) }
     }
-}
-
-fn runs(pinned: &[Arc<Span>]) -> Vec<BlockRange> {
-    pinned.iter().map(|span| span.blocks()).filter(|blocks| !blocks.is_empty()).collect()
 }
 
 /// Pulls what is missing of pinned files while the folder is open.
@@ -55,7 +89,7 @@ pub(super) async fn keep_here(copy: Weak<LocalCopy>) {
     let mut backoff = Backoff::new();
     loop {
         let Some(opened) = copy.upgrade() else { return };
-        let pinned: Vec<_> = opened.pinned.lock().clone();
+        let pinned: Vec<_> = opened.pinned.lock().chosen.clone();
         let mut pulled = Ok(());
         for span in pinned {
             match opened.make_whole(&span, Class::Pinned).await {

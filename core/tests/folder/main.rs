@@ -1,0 +1,12 @@
+//! Open folders: what programs see, what reaches the remote, and what survives.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod consistency;
+mod durability;
+mod held;
+mod lives;
+mod operations;
+mod outbox;
+mod planted;
+mod rig;
