@@ -1,9 +1,10 @@
-//! Carries a mounted disk from one process to the next: the connection's descriptor, and the parameters agreed on it.
+//! Carries a mounted disk or folder from one process to the next: the connection's descriptor, and the parameters agreed on it.
 //!
 //! Three ways lead to the next process. Exec: [`Handover::into_inheritable`] and [`Handover::from_inherited`]. A socket: [`Handover::send`]
 //! and [`Handover::receive`] (SCM_RIGHTS). systemd's descriptor store: [`Handover::fd`] goes there, and [`Handover::parameters`], which is
 //! serialisable, into a file beside the drive's state.
 
+use crate::folder::Agreed;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -15,8 +16,11 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// The format of [`Parameters`].
-pub const VERSION: u32 = 1;
+/// The newest format of [`Parameters`]: a folder's. A disk's is [`DISK_VERSION`], which older daemons read too.
+pub const VERSION: u32 = 2;
+
+/// The format of a disk's [`Parameters`].
+pub const DISK_VERSION: u32 = 1;
 
 /// A path of at most 4096 bytes, escaped at worst sixfold in JSON, and a few numbers.
 const MESSAGE_LIMIT_BYTES: usize = 32 << 10;
@@ -24,7 +28,7 @@ const MESSAGE_LIMIT_BYTES: usize = 32 << 10;
 /// The parameters agreed on a connection. They hold until it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// [`VERSION`]. A newer daemon reads all older versions.
+    /// At most [`VERSION`]. A newer daemon reads all older versions.
     pub version: u32,
     /// The largest write that the kernel sends.
     pub max_write_bytes: u32,
@@ -36,6 +40,9 @@ pub struct Parameters {
     pub gid: u32,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// What was agreed on a folder's connection. `None`: it is a disk's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<Agreed>,
 }
 
 /// A connection that is being handed to another process.
@@ -162,7 +169,15 @@ mod tests {
 
     fn parameters() -> Parameters {
         let mountpoint = PathBuf::from("/run/holdall/a b");
-        Parameters { version: VERSION, max_write_bytes: 1 << 20, resend: true, uid: 7, gid: 8, mountpoint }
+        Parameters {
+            version: DISK_VERSION,
+            max_write_bytes: 1 << 20,
+            resend: true,
+            uid: 7,
+            gid: 8,
+            mountpoint,
+            folder: None,
+        }
     }
 
     #[test]
@@ -170,6 +185,15 @@ mod tests {
         let text = include_str!("../tests/data/v1/handover.json");
         let message: Message = serde_json::from_str(text).unwrap();
         assert_eq!((message.parameters, message.clean), (parameters(), true));
+    }
+
+    #[test]
+    fn the_text_of_version_2_stays_readable() {
+        let text = include_str!("../tests/data/v2/handover.json");
+        let message: Message = serde_json::from_str(text).unwrap();
+        let agreed = Agreed { minor: 41, flags: 1 << 37 | 1 };
+        let folder = Parameters { version: VERSION, folder: Some(agreed), ..parameters() };
+        assert_eq!((message.parameters, message.clean), (folder, false));
     }
 
     #[test]

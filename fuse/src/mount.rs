@@ -14,8 +14,41 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The type that our mounts have in /proc/thread-self/mountinfo.
+/// The type that a one-file disk's mount has in /proc/thread-self/mountinfo.
 pub use holdall_kernel::DISK_FS_TYPE as FS_TYPE;
+
+/// What a mount is like.
+#[derive(Clone, Debug)]
+pub struct Shape<'a> {
+    /// Its type, `fuse.` included.
+    pub fs_type: &'static str,
+    /// What is mounted, for people. Without comma or backslash.
+    pub source: &'a str,
+    /// The kernel asks for at most so many bytes at a time; `None`: as its first exchange with us says.
+    pub max_read: Option<u32>,
+    /// The kernel refuses changes.
+    pub read_only: bool,
+    /// Other users may use it, as far as permission bits let them.
+    pub allow_other: bool,
+}
+
+impl Shape<'_> {
+    fn subtype(&self) -> &'static str {
+        self.fs_type.strip_prefix("fuse.").expect("our types are subtypes of fuse")
+    }
+
+    /// The options that mount(2) and fusermount3 both know.
+    fn options(&self) -> String {
+        let mut options = String::from("default_permissions");
+        if let Some(max_read) = self.max_read {
+            options.push_str(&format!(",max_read={max_read}"));
+        }
+        if self.allow_other {
+            options.push_str(",allow_other");
+        }
+        options
+    }
+}
 
 /// A fresh connection, whose INIT is not answered yet.
 #[derive(Debug)]
@@ -35,14 +68,14 @@ pub enum MountError {
     /// Mount points travel in handovers as text.
     #[error("{0} is not valid UTF-8")]
     NotUtf8(PathBuf),
-    /// A holdall mount is there already, perhaps that of a dead daemon (see [`clean_up`]).
-    #[error("a drive is mounted at {0} already")]
+    /// A Holdall mount is there already, perhaps that of a dead daemon (see [`clean_up`]).
+    #[error("something is mounted at {0} already")]
     AlreadyMounted(PathBuf),
     /// The setuid helper is missing.
     #[error("fusermount3 is not installed; it is in the package fuse3")]
     NoFusermount,
     /// The setuid helper refused.
-    #[error("a disk of one file could not be mounted: {0}")]
+    #[error("fusermount3: {0}")]
     Fusermount(String),
     /// A system call failed.
     #[error("{call}: {error}")]
@@ -60,9 +93,21 @@ impl MountError {
     }
 }
 
-/// Mounts a new connection at `dir`, nosuid and nodev. The kernel checks permissions and asks for at most `max_read` bytes at a time.
+/// Mounts a new connection for a one-file disk at `dir`. The kernel asks for at most `max_read` bytes at a time.
 pub fn mount(dir: &Path, max_read: u32) -> Result<Mounted, MountError> {
-    if connection_at(dir).is_some() {
+    let shape = Shape {
+        fs_type: FS_TYPE,
+        source: "holdall",
+        max_read: Some(max_read),
+        read_only: false,
+        allow_other: false,
+    };
+    mount_as(dir, &shape)
+}
+
+/// Mounts a new connection at `dir`, nosuid and nodev. The kernel checks permissions.
+pub fn mount_as(dir: &Path, shape: &Shape<'_>) -> Result<Mounted, MountError> {
+    if connection_of(dir, shape.fs_type).is_some() {
         return Err(MountError::AlreadyMounted(dir.to_owned()));
     }
     let mountpoint = std::fs::canonicalize(dir).map_err(|error| MountError::system("realpath", error))?;
@@ -70,9 +115,9 @@ pub fn mount(dir: &Path, max_read: u32) -> Result<Mounted, MountError> {
         return Err(MountError::NotUtf8(mountpoint));
     }
     let fd = if rustix::process::geteuid().is_root() {
-        mount_as_root(&mountpoint, max_read)?
+        mount_as_root(&mountpoint, shape)?
     } else {
-        mount_as_user(&mountpoint, max_read)?
+        mount_as_user(&mountpoint, shape)?
     };
     Ok(Mounted { fd, mountpoint })
 }
@@ -92,9 +137,19 @@ pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
 /// Removes the mount at `dir`, if it is ours: the rest of a daemon that died without a keeper. Programs that still use it get errors, as
 /// they do already. Call it after the loop devices over it were detached.
 pub fn clean_up(dir: &Path) -> Result<(), MountError> {
-    if connection_at(dir).is_none() {
-        return Ok(());
+    clean_up_as(dir, FS_TYPE)
+}
+
+/// The same for a mount of that type.
+pub fn clean_up_as(dir: &Path, fs_type: &str) -> Result<(), MountError> {
+    match connection_of(dir, fs_type) {
+        Some(_) => detach(dir),
+        None => Ok(()),
     }
+}
+
+/// Unmounts lazily: the mount disappears at once, and its connection ends when its last user has closed it.
+pub(crate) fn detach(dir: &Path) -> Result<(), MountError> {
     if !rustix::process::geteuid().is_root() {
         return fusermount(&["-u".into(), "-z".into(), "--".into(), dir.into()], dir);
     }
@@ -112,12 +167,22 @@ pub fn abort(dir: &Path) -> Result<(), MountError> {
     }
 }
 
-/// The number under /sys/fs/fuse/connections of our mount at `dir`, if there is one.
+/// Ends a connection by fusectl, which its user may do too: everything that waits gets an error at once.
+pub(crate) fn abort_connection(connection: u32) -> io::Result<()> {
+    std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1")
+}
+
+/// The number under /sys/fs/fuse/connections of the one-file disk at `dir`, if there is one.
 pub fn connection_at(dir: &Path) -> Option<u32> {
+    connection_of(dir, FS_TYPE)
+}
+
+/// The number of the connection that is mounted at `dir` with that type.
+pub fn connection_of(dir: &Path, fs_type: &str) -> Option<u32> {
     let absolute = std::path::absolute(dir).ok()?;
     let mountinfo = std::fs::read("/proc/thread-self/mountinfo").ok()?;
     mountinfo.split(|&byte| byte == b'\n').filter_map(parse_mountinfo).find_map(|mount| {
-        (mount.point == absolute && mount.fs_type == FS_TYPE.as_bytes()).then_some(mount.device_minor)
+        (mount.point == absolute && mount.fs_type == fs_type.as_bytes()).then_some(mount.device_minor)
     })
 }
 
@@ -158,25 +223,28 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn mount_as_root(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
+fn mount_as_root(mountpoint: &Path, shape: &Shape<'_>) -> Result<OwnedFd, MountError> {
     let fd = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| MountError::system("opening /dev/fuse", error))?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
-    data.push_str(&format!(",default_permissions,max_read={max_read}"));
+    data.push_str(&format!(",{}", shape.options()));
     let data = CString::new(data).expect("options without a NUL");
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
-    rustix::mount::mount("holdall", mountpoint, FS_TYPE, flags, Some(data.as_c_str()))
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    flags.set(MountFlags::RDONLY, shape.read_only);
+    rustix::mount::mount(shape.source, mountpoint, shape.fs_type, flags, Some(data.as_c_str()))
         .map_err(|error| MountError::system("mount", error))?;
     Ok(fd)
 }
 
 /// fusermount3 mounts, and sends the descriptor back over a socket whose number it finds in its environment (fuse3's util/fusermount.c).
 /// The socket is its standard input, so that nothing has to be done between fork and exec.
-fn mount_as_user(mountpoint: &Path, max_read: u32) -> Result<OwnedFd, MountError> {
+fn mount_as_user(mountpoint: &Path, shape: &Shape<'_>) -> Result<OwnedFd, MountError> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| MountError::system("socketpair", error))?;
-    let mut options = String::from("fsname=holdall,subtype=holdall,nosuid,nodev,noatime,default_permissions");
-    options.push_str(&format!(",max_read={max_read}"));
+    let (source, subtype, access) =
+        (shape.source, shape.subtype(), if shape.read_only { "ro" } else { "rw" });
+    let options = shape.options();
+    let options = format!("fsname={source},subtype={subtype},{access},nosuid,nodev,noatime,{options}");
     let child = Command::new("fusermount3")
         .args(["-o", &options, "--"])
         .arg(mountpoint)

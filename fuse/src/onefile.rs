@@ -154,6 +154,9 @@ impl OneFileDisk {
         runtime: Handle,
     ) -> Result<Self, OneFileError> {
         let Handover { fd, parameters, clean } = handover;
+        if parameters.folder.is_some() {
+            return Err(OneFileError::Setup("the connection is a folder's".into()));
+        }
         if !connected(&fd) {
             return Err(OneFileError::Over(Ended::Unmounted));
         }
@@ -248,7 +251,7 @@ impl OneFileDisk {
 
 /// Whether the kernel still has a mount for the descriptor: without one, fuse_dev_poll reports an error. (A write to it would be accepted
 /// and ignored.)
-fn connected(fd: &OwnedFd) -> bool {
+pub(crate) fn connected(fd: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));

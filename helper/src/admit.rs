@@ -19,9 +19,11 @@ use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 
 mod evidence;
+mod folder;
 mod owner;
 mod place;
 
+pub(super) use folder::{Folder, file_of, pass_through};
 use owner::{disk, owner, user_of};
 
 /// The most block devices one user may have: more than the drives a daemon has open, and too few to fill the kernel.
@@ -31,7 +33,8 @@ const DEVICES_MAX: usize = 128;
 /// kernel has to ask the caller's own file system, this process acts in the caller's name from now on, because FUSE answers nobody else.
 pub(super) fn admit(caller: u32, operation: &Privileged, fds: &[OwnedFd]) -> Result<Option<Held>, Refused> {
     match operation {
-        Privileged::LoadNbd => Ok(None),
+        // What is served is admitted where it is served.
+        Privileged::LoadNbd | Privileged::PassThrough { .. } => Ok(None),
         Privileged::NbdAttach { identifier, .. } => {
             if user_of(identifier) != Some(caller) {
                 return Err(Refused::NotYours { what: identifier.into() });

@@ -1,7 +1,7 @@
 //! Starts the process that performs an operation, and kills it at its deadline.
 
 use super::perform::{Request, Task};
-use super::{Frozen, Look, Outcome, Privileged, PrivilegedError, Refused, SUBCOMMAND, helper, wire};
+use super::{Frozen, Look, Outcome, Passing, Privileged, PrivilegedError, Refused, SUBCOMMAND, helper, wire};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -142,6 +142,22 @@ impl Deputy {
         // On an error the process is dropped, which hangs up and so thaws.
         process.answer(deadline)?;
         Ok(Frozen::new(process, target.clone(), mountpoint.to_owned()))
+    }
+
+    /// Starts the process that registers files of the folder at `mountpoint`, whose open /dev/fuse is `device`. The files lie in
+    /// `directory`. It stays until it is dropped.
+    pub fn pass_through(
+        &self,
+        mountpoint: &Path,
+        device: BorrowedFd<'_>,
+        directory: BorrowedFd<'_>,
+        deadline: Duration,
+    ) -> Result<Passing, PrivilegedError> {
+        let operation = Privileged::PassThrough { mountpoint: mountpoint.to_owned() };
+        let doing = operation.describe();
+        let mut process = self.begin(operation, &[device, directory], doing, deadline)?;
+        process.answer(deadline)?;
+        Passing::new(process).map_err(|error| PrivilegedError::NotStarted { doing, error })
     }
 
     /// Begins an operation through whatever has the rights.

@@ -3,6 +3,7 @@
 //! Nothing that a process holds is stat'ed, because it may lie on a mount that hangs. The `mnt_id` in fdinfo says which mount a descriptor
 //! is on; for everything else the text of the link is compared.
 
+use super::Refused;
 use super::mountinfo::{self, Mount};
 use super::procfs::{self, Process};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,12 @@ pub enum Holder {
         /// Its mount point.
         path: PathBuf,
     },
+}
+
+/// Who uses what is mounted at `point`, as far as this process may see. Nobody, if nothing is mounted there.
+pub fn at(point: &Path) -> Result<Vec<Holder>, Refused> {
+    let mounts = mountinfo::read()?;
+    Ok(mountinfo::at(&mounts, point).map(|mount| of(mount, &mounts)).unwrap_or_default())
 }
 
 /// Who uses `mount`, as far as this process may see; root sees everything.

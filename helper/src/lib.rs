@@ -32,6 +32,7 @@ mod inodes;
 mod kernel;
 pub mod mountinfo;
 mod mounting;
+mod passing;
 mod perform;
 mod procfs;
 mod refused;
@@ -50,6 +51,7 @@ pub use frozen::open as open_mounted;
 pub use frozen::{FreezeEnded, Frozen};
 pub use holders::Holder;
 pub use identifier::Identifier;
+pub use passing::{Passing, PassingError};
 pub use perform::{begin, main};
 pub use refused::Refused;
 pub use superblock::{Content, LABEL_BYTES_MAX, LOOKED_AT_BYTES, Superblock};
@@ -184,6 +186,12 @@ pub enum Privileged {
         /// The device.
         target: Target,
     },
+    /// Registers files of a folder with the kernel, which then reads and writes them by itself, for as long as the caller stays. /dev/fuse,
+    /// open for the folder's mount, and the directory of the folder's files come along.
+    PassThrough {
+        /// Where the folder is mounted.
+        mountpoint: PathBuf,
+    },
 }
 
 /// An operation that any user may do, but that may wait for the drive.
@@ -268,6 +276,7 @@ impl Privileged {
             Privileged::Thaw { .. } => "thaw the file system",
             Privileged::ShutDown { .. } => "shut the file system down",
             Privileged::Grow { .. } | Privileged::GrowUnmounted { .. } => "grow the file system",
+            Privileged::PassThrough { .. } => "let the kernel read the folder's files by itself",
         }
     }
 }

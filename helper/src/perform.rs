@@ -2,7 +2,7 @@
 
 use super::held::Held;
 use super::{Look, Outcome, Privileged, Refused, Usage};
-use super::{admit, ext4, frozen, kernel, mounting, tuning, wire};
+use super::{admit, ext4, frozen, kernel, mounting, passing, tuning, wire};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,11 @@ pub fn main() -> ExitCode {
             // Nobody may be left to hear it.
             Err(refused) => drop(wire::send(&socket, &Err::<Outcome, _>(refused), &[])),
         }
+        return ExitCode::SUCCESS;
+    }
+    if let Task::Privileged(Privileged::PassThrough { mountpoint }) = &request.task {
+        // It ends with the daemon, and has nothing that a clock should end.
+        passing::serve(&socket, mountpoint, fds, request.caller.unwrap_or(0));
         return ExitCode::SUCCESS;
     }
     end_after(Duration::from_millis(request.deadline_ms));
@@ -168,7 +173,9 @@ fn perform(operation: &Privileged, fds: &[OwnedFd], caller: Option<u32>) -> Resu
         Privileged::Unmount { number, mountpoint, lazy } => {
             done(mounting::unmount(*number, mountpoint, *lazy))
         }
-        Privileged::Freeze { .. } => unreachable!("a freeze is served, not performed"),
+        Privileged::Freeze { .. } | Privileged::PassThrough { .. } => {
+            unreachable!("these are served, not performed")
+        }
         Privileged::Thaw { target, mountpoint } => done(frozen::thaw(target, mountpoint)),
         Privileged::ShutDown { target, mountpoint } => done(frozen::shut_down(target, mountpoint)),
         Privileged::GrowUnmounted { target } => done(ext4::grow_unmounted(target, caller)),

@@ -3,7 +3,7 @@
 
 use super::OneFileError;
 use super::buffer::Buffer;
-use crate::handover::{Parameters, VERSION};
+use crate::handover::{DISK_VERSION, Parameters};
 use crate::mount::Mounted;
 use crate::wire::reply::{self, InitOut};
 use crate::wire::{InitIn, Operation, Request, init_flags};
@@ -57,12 +57,13 @@ pub(super) fn answer(fd: BorrowedFd<'_>, mounted: &Mounted) -> Result<Parameters
         // A kernel with a later major version sees our 7 and begins again with it.
         if offer.major == 7 {
             return Ok(Parameters {
-                version: VERSION,
+                version: DISK_VERSION,
                 max_write_bytes: out.max_write,
                 resend: out.flags & init_flags::HAS_RESEND != 0,
                 uid: rustix::process::geteuid().as_raw(),
                 gid: rustix::process::getegid().as_raw(),
                 mountpoint: mounted.mountpoint.clone(),
+                folder: None,
             });
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn is_stream(fd: &OwnedFd) -> bool {
 }
 
 /// The path of what is open, as the kernel prints it.
-fn name_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+pub(super) fn name_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     Process::own()?.link(format!("fd/{}", fd.as_raw_fd()))
 }
 

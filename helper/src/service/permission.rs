@@ -36,7 +36,8 @@ impl Action {
             | Privileged::Freeze { .. }
             | Privileged::Thaw { .. }
             | Privileged::ShutDown { .. }
-            | Privileged::Grow { .. } => Action::Manage,
+            | Privileged::Grow { .. }
+            | Privileged::PassThrough { .. } => Action::Manage,
         }
     }
 
