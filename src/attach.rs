@@ -28,8 +28,9 @@ use uuid::Uuid;
 pub mod doctor;
 mod failure;
 pub mod filesystem;
+pub(crate) mod folder_kept;
 pub mod keeper;
-mod mountpoint;
+pub(crate) mod mountpoint;
 mod nbd;
 mod onefile;
 mod process;
@@ -40,6 +41,7 @@ pub use failure::AttachError;
 pub use mountpoint::Unfit;
 pub use process::{Warning, keep_memory_private, prepare_process};
 pub use record::Record;
+pub(crate) use take_down::release_mountpoint;
 pub use take_down::{TakenDown, take_down};
 
 /// How long the kernel may take to create, change or remove a block device. Meanwhile it reads the device (partition tables, udev), which
@@ -87,6 +89,11 @@ impl Dirs {
     /// The directory of the one-file disks' mount points.
     fn disks(&self) -> PathBuf {
         self.runtime.join("disks")
+    }
+
+    /// Where it is noted which folders the keeper may keep.
+    fn folders(&self) -> PathBuf {
+        self.runtime.join("folders")
     }
 
     /// The mount point of a drive's one-file disk.

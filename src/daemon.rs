@@ -34,6 +34,8 @@ mod drives;
 mod endpoints;
 mod events;
 mod failure;
+mod folder;
+mod folders;
 mod forks;
 mod largest;
 mod limits;

@@ -191,6 +191,13 @@ pub enum Action {
     Indexers,
     /// Wait longer for a file, or for less of it.
     WaitLonger,
+    /// Do something with a folder.
+    Folder {
+        /// What to do.
+        command: FolderCommand,
+        /// The folder's name.
+        folder: Option<String>,
+    },
     /// See the snapshots.
     Snapshots {
         /// The drive's name.
@@ -299,6 +306,54 @@ pub enum Action {
     ChooseMountPoint,
 }
 
+/// What to do with a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FolderCommand {
+    /// See the folders of this computer.
+    List,
+    /// Open it.
+    Open,
+    /// Open the files at an address as a folder.
+    OpenNew,
+    /// Close it.
+    Close,
+    /// See its status.
+    Status,
+    /// Upload what is only on this computer.
+    Sync,
+    /// See what waits for upload.
+    Queue,
+    /// Resume uploads.
+    Resume,
+    /// See conflicts.
+    Conflicts,
+    /// See deletions that are held.
+    Deletions,
+    /// Remove it from this computer.
+    Forget,
+    /// Remove it from this computer, with files and changes that exist nowhere else.
+    DiscardUnsent,
+}
+
+impl FolderCommand {
+    /// Every command.
+    pub const ALL: [FolderCommand; 12] = [
+        FolderCommand::List,
+        FolderCommand::Open,
+        FolderCommand::OpenNew,
+        FolderCommand::Close,
+        FolderCommand::Status,
+        FolderCommand::Sync,
+        FolderCommand::Queue,
+        FolderCommand::Resume,
+        FolderCommand::Conflicts,
+        FolderCommand::Deletions,
+        FolderCommand::Forget,
+        FolderCommand::DiscardUnsent,
+    ];
+}
+
 /// The field of an action that names the drive.
 macro_rules! of_drive {
     ($action:expr) => {
@@ -336,6 +391,7 @@ macro_rules! of_drive {
             | Action::OpenWritable { drive, .. } => Some(drive),
             Action::Tell { .. }
             | Action::Run { .. }
+            | Action::Folder { .. }
             | Action::ListDrives { .. }
             | Action::LogIn { .. }
             | Action::ListLogins { .. }
@@ -389,6 +445,7 @@ macro_rules! of_store {
             | Action::RestoreStore { store, .. } => Some(store),
             Action::Tell { .. }
             | Action::Run { .. }
+            | Action::Folder { .. }
             | Action::Open { .. }
             | Action::OpenReadOnly { .. }
             | Action::TakeOver { .. }
@@ -472,9 +529,14 @@ impl Action {
         Action::Help { command: command.iter().map(|&word| word.to_owned()).collect() }
     }
 
+    /// Something to do with a folder whose name is filled in later.
+    pub fn folder(command: FolderCommand) -> Self {
+        Action::Folder { command, folder: None }
+    }
+
     /// One sample of every kind of action, for code that has to know them all.
     pub fn samples() -> Vec<Self> {
-        vec![
+        let mut samples = vec![
             Action::Tell { text: "Try again.".to_owned() },
             Action::Run { argv: vec!["mkdir".to_owned(), "/it's".to_owned()], as_root: true },
             Action::Run { argv: vec!["mkdir".to_owned(), "/it's".to_owned()], as_root: false },
@@ -544,7 +606,9 @@ impl Action {
             Action::ChooseDrive { names: vec!["a b".to_owned()] },
             Action::UseKept,
             Action::ChooseMountPoint,
-        ]
+        ];
+        samples.extend(FolderCommand::ALL.map(Action::folder));
+        samples
     }
 
     /// The drive that the action is about, where that is known.
@@ -552,13 +616,16 @@ impl Action {
         of_drive!(self).and_then(|drive| drive.as_deref())
     }
 
-    /// Fills in the drive and the store, where they were not known.
+    /// Fills in the drive or folder and the store, where they were not known.
     pub fn about(mut self, drive: Option<&str>, store: Option<&str>) -> Self {
         let known = |field: &mut Option<String>, value: Option<&str>| {
             *field = field.take().or_else(|| value.map(str::to_owned));
         };
         if let Some(field) = of_drive!(&mut self) {
             known(field, drive);
+        }
+        if let Action::Folder { folder, .. } = &mut self {
+            known(folder, drive);
         }
         if let Some(field) = of_store!(&mut self) {
             known(field, store);

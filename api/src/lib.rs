@@ -23,6 +23,7 @@ mod diagnostics;
 mod directories;
 mod drive;
 mod entries;
+mod folders;
 mod limits;
 mod pins;
 mod replicas;
@@ -39,6 +40,7 @@ pub use diagnostics::*;
 pub use directories::*;
 pub use drive::*;
 pub use entries::*;
+pub use folders::*;
 pub use limits::*;
 pub use pins::*;
 pub use replicas::*;
@@ -351,7 +353,9 @@ pub struct Finding {
 pub enum Event {
     /// A drive's status. It comes only when it changed, and at most four times a second for each drive.
     Drive(Box<DriveStatus>),
-    /// A drive is no longer known on this device.
+    /// A folder's status. It comes only when it changed, and at most four times a second for each folder.
+    Folder(Box<FolderStatus>),
+    /// A drive or folder is no longer known on this device.
     Removed {
         /// Its name.
         name: String,
@@ -360,7 +364,7 @@ pub enum Event {
     Activity(ActivityRow),
     /// Something that a person should know.
     Notice {
-        /// The drive.
+        /// The drive or folder.
         name: String,
         /// What happened.
         message: String,

@@ -5,10 +5,10 @@ use crate::sizes::format_bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The state of a drive.
+/// The state of a drive or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriveState {
-    /// Open, and everything is in the store or on its way.
+    /// Open, and everything is in the store or at the remote, or on its way.
     Ready,
     /// Being opened.
     Connecting,
@@ -23,7 +23,7 @@ pub enum DriveState {
     /// Open read-only, or held by another device.
     #[serde(rename = "Read-only")]
     ReadOnly,
-    /// This device's changes have become a fork.
+    /// This device's changes have become a fork, or both versions of a folder's file are kept.
     Conflict,
     /// A person has to act.
     #[serde(rename = "Needs attention")]
@@ -45,8 +45,8 @@ pub struct Holder {
     pub last_commit_at: Option<String>,
 }
 
-/// One figure for each kind of request to the store, since the drive was opened.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+/// One figure for each kind of request to the store or remote, since the drive or folder was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByKind {
     /// GETs.
     pub get: u64,
@@ -209,7 +209,7 @@ pub enum CollectingStage {
     Repacking,
 }
 
-/// What to do about the state of a drive.
+/// What to do about the state of a drive or folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// What the state means for the data; null where the state says it.

@@ -83,6 +83,9 @@ pub struct StoreLogin {
     pub kept: KeptIn,
     /// Drives of this device that use them.
     pub drives: Vec<String>,
+    /// Folders of this device that use them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
 }
 
 /// Where credentials are saved.

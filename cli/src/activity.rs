@@ -25,18 +25,23 @@ fn shown(rows: &[ActivityRow], now: &Zoned) -> String {
     if rows.is_empty() {
         return "No activity of this kind".to_owned();
     }
-    let mut table = Table::new(["WHEN", "DRIVE", "KIND", "WHAT"]);
+    let mut table = Table::new(["WHEN", "WHERE", "KIND", "WHAT"]);
     for row in rows {
-        let drive = row.drive.clone().unwrap_or_else(|| "-".to_owned());
-        table.row([when(&row.at, now), drive, word(row.kind), row.message.clone()]);
+        let name = place(row).unwrap_or("-").to_owned();
+        table.row([when(&row.at, now), name, word(row.kind), row.message.clone()]);
     }
     table.to_string()
 }
 
+/// The drive or folder that it is about.
+fn place(row: &ActivityRow) -> Option<&str> {
+    row.drive.as_deref().or(row.folder.as_deref())
+}
+
 /// A row on its own.
 pub fn row(row: &ActivityRow) -> String {
-    match &row.drive {
-        Some(drive) => format!("{drive}: {}", row.message),
+    match place(row) {
+        Some(name) => format!("{name}: {}", row.message),
         None => row.message.clone(),
     }
 }
@@ -57,6 +62,7 @@ mod tests {
             id: 7,
             at: "2026-11-20T11:58:00Z".to_owned(),
             drive: Some("work".to_owned()),
+            folder: None,
             kind: ActivityKind::Opened,
             message: "Opened at /mnt.".to_owned(),
         }];

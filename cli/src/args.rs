@@ -5,11 +5,13 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 pub mod drive;
+pub mod folder;
 pub mod pins;
 pub mod quiet;
 pub mod store;
 
 use drive::DriveCommand;
+use folder::FolderCommand;
 use store::StoreCommand;
 
 /// Headings in bold; clap drops all styles where the output is not a terminal.
@@ -75,6 +77,9 @@ pub enum Command {
     /// Create, open and manage drives
     #[command(subcommand, after_help = drive::EXAMPLES)]
     Drive(DriveCommand),
+    /// Mount the files of a bucket, a WebDAV server or a directory as they are
+    #[command(subcommand, after_help = folder::EXAMPLES)]
+    Folder(FolderCommand),
     /// Open a drive (short for holdall drive open)
     #[command(after_help = "Examples:\n  holdall open work\n  holdall open work --at ~/Work")]
     Open(drive::Open),
@@ -126,7 +131,7 @@ pub enum Command {
     /// be reached.
     #[command(after_help = pins::WAIT_EXAMPLES)]
     Wait(pins::Wait),
-    /// Show all drives, and how much is still to be uploaded
+    /// Show all drives and folders, and how much is still to be uploaded
     #[command(after_help = "Example:\n  holdall status --json | jq '.[] | select(.dirty_bytes > 0) | .name'")]
     Status,
     /// Look for problems on this computer
@@ -395,10 +400,10 @@ Examples:
 /// `activity`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ActivityArguments {
-    /// The drive [default: all drives]
+    /// The drive or folder [default: all]
     #[arg(value_parser = drive::name)]
     pub name: Option<String>,
-    /// Only this kind: opened, closed, uploaded, snapshot, pin, conflict, network, attention, drive
+    /// Only this kind: opened, closed, uploaded, snapshot, pin, conflict, deletions, network, attention, drive, folder
     #[arg(long, value_name = "KIND", value_parser = activity_kind)]
     pub kind: Option<crate::api::ActivityKind>,
     /// Show at most this many
@@ -408,7 +413,7 @@ pub struct ActivityArguments {
 
 fn activity_kind(text: &str) -> Result<crate::api::ActivityKind, String> {
     serde_json::from_value(text.into()).map_err(|_| {
-        "unknown kind: use opened, closed, uploaded, snapshot, pin, conflict, network, attention or drive"
+        "unknown kind: use opened, closed, uploaded, snapshot, pin, conflict, deletions, network, attention, drive or folder"
             .to_owned()
     })
 }

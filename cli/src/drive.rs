@@ -1,6 +1,8 @@
 //! `holdall drive`: each command is a request, and its result in words.
 
-use crate::api::{self, Checked, ChunkMap, Code, Collected, DriveStatus, Queued, Snapshot, Synced};
+use crate::api::{
+    self, Checked, ChunkMap, Code, Collected, DriveStatus, FolderStatus, Queued, Snapshot, Synced,
+};
 use crate::args::drive::{DriveCommand, SnapshotCommand};
 use crate::client::Client;
 use crate::failure::{CliError, NOTHING_DONE};
@@ -8,10 +10,11 @@ use crate::output::Output;
 use crate::progress::Reporter;
 use crate::secrets;
 use crate::show::{self, status};
+use holdall_client::failure::not_understood;
 use holdall_client::request::segment;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 mod forks;
@@ -142,13 +145,33 @@ pub async fn status_of_all(session: &Session<'_>) -> Result<(), CliError> {
     session.output.result(&value, words).map(drop)
 }
 
+/// Shows the status of all drives and folders. As JSON they are one list, drives first.
+pub async fn status_of_everything(session: &Session<'_>) -> Result<(), CliError> {
+    let Session { client, output, .. } = session;
+    let (drives, folders) = (client.get("/v1/drives").await?, client.get("/v1/folders").await?);
+    if output.json {
+        let all = [drives, folders].map(|list| list.as_array().cloned().unwrap_or_default()).concat();
+        return output.line(&Value::from(all).to_string());
+    }
+    let folders: Vec<FolderStatus> =
+        serde_json::from_value(folders).map_err(|error| not_understood(&error.to_string()))?;
+    let words = |drives: &Vec<DriveStatus>, paint| match (drives.is_empty(), folders.is_empty()) {
+        (_, true) => status::overview(drives, paint),
+        (true, false) => show::folder::overview(&folders, paint),
+        (false, false) => {
+            format!("{}\n{}", status::overview(drives, paint), show::folder::overview(&folders, paint))
+        }
+    };
+    output.result(&drives, words).map(drop)
+}
+
 /// The path of an operation on a drive.
 fn route(name: &str, verb: &str) -> String {
     format!("/v1/drives/{}/{verb}", segment(name))
 }
 
 /// The daemon's working directory is not that of the person who typed `path`.
-fn absolute(path: &Path) -> Result<String, CliError> {
+pub(super) fn absolute(path: &Path) -> Result<String, CliError> {
     let unusable = |why: &str| {
         let message = format!("{} cannot be used: {why}.", path.display());
         CliError::usage(message, "Give another path.")

@@ -3,7 +3,7 @@
 use crate::api::Event;
 use crate::failure::CliError;
 use crate::output::Output;
-use crate::show::status;
+use crate::show::{folder, status};
 use crate::{activity, terminal};
 use holdall_client::failure::not_understood;
 use holdall_client::paths::Paths;
@@ -84,6 +84,11 @@ fn print(data: &[u8], output: Output) -> Result<(), CliError> {
         Ok(Event::Drive(drive)) => {
             let state = status::state(&drive, output.paint);
             output.words(&format!("{}: {state}, {}", drive.name, status::uploads(&drive)))
+        }
+        Ok(Event::Folder(of)) => {
+            let why = folder::why(&of).map(|why| format!(" ({why})")).unwrap_or_default();
+            let state = folder::word(&of, output.paint);
+            output.words(&format!("{}: {state}{why}, {}", of.name, folder::uploads(&of)))
         }
         Ok(Event::Removed { name }) => output.words(&format!("{name}: removed")),
         Ok(Event::Activity(row)) => output.words(&activity::row(&row)),

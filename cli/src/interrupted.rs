@@ -3,6 +3,7 @@
 use crate::api::{Action, Actions, Progress, Unit};
 use crate::args::Command;
 use crate::args::drive::{DriveCommand, ForkCommand, ReplicaCommand, SnapshotCommand};
+use crate::args::folder::FolderCommand;
 use crate::args::store::StoreCommand;
 use crate::failure::NOTHING_DONE;
 use crate::output::Output;
@@ -50,10 +51,39 @@ fn nothing_done() -> (&'static str, Actions) {
     (NOTHING_DONE, Actions::default())
 }
 
+/// The same for a folder.
+fn left_of_folder(command: &FolderCommand) -> (&'static str, Actions) {
+    match command {
+        FolderCommand::Open(_) => {
+            ("The folder is not open, unless the last step was finished.", SEE_STATUS.into())
+        }
+        FolderCommand::Close(close) if close.wait => (
+            "The folder may be closed already. Pending uploads are safe on this computer.",
+            SEE_STATUS.into(),
+        ),
+        FolderCommand::Close(_) => ("The folder may be closed already.", SEE_STATUS.into()),
+        FolderCommand::Sync(_) => (
+            "Uploaded changes are at the remote. The rest is safe on this computer and is uploaded later.",
+            SEE_STATUS.into(),
+        ),
+        FolderCommand::List
+        | FolderCommand::Status { .. }
+        | FolderCommand::Queue(_)
+        | FolderCommand::Conflicts { command: None, .. }
+        | FolderCommand::Deletions { command: None, .. } => nothing_done(),
+        FolderCommand::Pause(_)
+        | FolderCommand::Resume(_)
+        | FolderCommand::Conflicts { command: Some(_), .. }
+        | FolderCommand::Deletions { command: Some(_), .. }
+        | FolderCommand::Forget { .. } => (DONE_ALREADY, SEE_STATUS.into()),
+    }
+}
+
 /// The consequence, and what to do.
 fn left(command: &Command) -> (&'static str, Actions) {
     let command = match command {
         Command::Drive(command) => command,
+        Command::Folder(command) => return left_of_folder(command),
         Command::Open(_) | Command::Close(_) | Command::Ls { .. } => {
             unreachable!("short forms are written out first")
         }

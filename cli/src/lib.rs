@@ -29,6 +29,7 @@ mod diagnostics;
 mod drive;
 mod events;
 mod failure;
+mod folder;
 mod interrupted;
 mod limits;
 mod objects;
@@ -84,6 +85,7 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         | Command::Open(_)
         | Command::Close(_)
         | Command::Ls { .. }
+        | Command::Folder(_)
         | Command::Store(_)
         | Command::Limits(_)
         | Command::Pin(_)
@@ -136,6 +138,7 @@ async fn dispatch(
     let session = Session { client: Client::new(paths, progress), progress, output };
     match &arguments.command {
         Command::Drive(command) => drive::run(command, &session).await,
+        Command::Folder(command) => folder::run(command, &session).await,
         Command::Store(command) => store::run(command, &session).await,
         Command::Limits(arguments) => limits::run(arguments, &session).await,
         Command::Pin(pin) => pins::pin(pin, &session).await,
@@ -143,7 +146,7 @@ async fn dispatch(
         Command::Pins { name } => pins::list(name.as_deref(), &session).await,
         Command::Evict(which) => pins::evict(which, &session).await,
         Command::Wait(wait) => pins::wait(wait, &session).await,
-        Command::Status => drive::status_of_all(&session).await,
+        Command::Status => drive::status_of_everything(&session).await,
         Command::Doctor { repair } => service::doctor(*repair, &session).await,
         Command::Activity(arguments) => activity::run(arguments, &session).await,
         Command::Diagnostics { out } => diagnostics::run(out.as_deref(), &session).await,

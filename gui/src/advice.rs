@@ -4,7 +4,7 @@
 //! copied.
 
 use crate::texts::{said, text};
-use holdall_api::{Action, Failure, Finding, Screen, Step};
+use holdall_api::{Action, Failure, Finding, FolderCommand, Screen, Step};
 
 /// The same failure, with the steps to take on a page.
 pub fn shown(failure: Failure) -> Failure {
@@ -97,6 +97,20 @@ pub fn step(action: &Action) -> Step {
         Action::Limits => set("act.limits"),
         Action::Indexers => set("act.indexers"),
         Action::WaitLonger => only("act.wait_longer"),
+        Action::Folder { command, .. } => by_command(match command {
+            FolderCommand::List => "act.folder.list",
+            FolderCommand::Open => "act.folder.open",
+            FolderCommand::OpenNew => "act.folder.open_new",
+            FolderCommand::Close => "act.folder.close",
+            FolderCommand::Status => "act.folder.status",
+            FolderCommand::Sync => "act.folder.sync",
+            FolderCommand::Queue => "act.folder.queue",
+            FolderCommand::Resume => "act.folder.resume",
+            FolderCommand::Conflicts => "act.folder.conflicts",
+            FolderCommand::Deletions => "act.folder.deletions",
+            FolderCommand::Forget => "act.folder.forget",
+            FolderCommand::DiscardUnsent => "act.folder.discard_unsent",
+        }),
         Action::Snapshots { .. } => on_drive("act.snapshots"),
         Action::Grow { .. } => on_drive("act.grow"),
         Action::Replicas { .. } => by_command("act.replicas"),

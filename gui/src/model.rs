@@ -50,7 +50,7 @@ impl Model {
         match event {
             Event::Drive(status) => self.drive(now, *status),
             Event::Removed { name } => drop(self.drives.remove(&name)),
-            Event::Activity(_) | Event::Notice { .. } => {}
+            Event::Folder(_) | Event::Activity(_) | Event::Notice { .. } => {}
         }
     }
 

@@ -1,21 +1,27 @@
-//! Shows a drive in the file manager.
+//! Shows a drive or folder in the file manager.
 
 use crate::bridge::{self, failure};
-use holdall_client::api::{Code, DriveStatus, Failure};
+use holdall_client::api::{Code, Failure};
 use holdall_client::paths::Paths;
 use holdall_gui::texts::{said, text};
+use serde::Deserialize;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How long to wait for xdg-open. It ends when the file manager has taken over, but stays if it runs the file manager itself.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Opens `path`, if one of the daemon's drives is mounted there: a page cannot open anything else.
+/// Opens `path`, if one of the daemon's drives or folders is mounted there: a page cannot open anything else.
 pub async fn open(paths: &Paths, path: &str) -> Result<(), Failure> {
-    let drives = bridge::call(paths, "GET", "/v1/drives", None, |_| ()).await?;
-    let drives: Vec<DriveStatus> = serde_json::from_value(drives)
-        .map_err(|error| failure(Code::Failed, said("app.not_understood", &[("why", &error.to_string())])))?;
-    if !is_mountpoint(path, &drives) {
+    let mut places: Vec<Place> = Vec::new();
+    for all in ["/v1/drives", "/v1/folders"] {
+        let found = bridge::call(paths, "GET", all, None, |_| ()).await?;
+        let found: Vec<Place> = serde_json::from_value(found).map_err(|error| {
+            failure(Code::Failed, said("app.not_understood", &[("why", &error.to_string())]))
+        })?;
+        places.extend(found);
+    }
+    if !is_mountpoint(path, &places) {
         return Err(failure(Code::NotFound, said("app.directory.not_a_drive", &[("path", path)])));
     }
     let child = Command::new("xdg-open")
@@ -33,9 +39,16 @@ pub async fn open(paths: &Paths, path: &str) -> Result<(), Failure> {
     }
 }
 
-fn is_mountpoint(path: &str, drives: &[DriveStatus]) -> bool {
-    let forks = drives.iter().flat_map(|drive| &drive.forks).map(|fork| &fork.mountpoint);
-    drives.iter().map(|drive| &drive.mountpoint).chain(forks).any(|place| place.as_deref() == Some(path))
+/// What counts here of the status of a drive, of one of its forks, or of a folder.
+#[derive(Deserialize)]
+struct Place {
+    mountpoint: Option<String>,
+    #[serde(default)]
+    forks: Vec<Place>,
+}
+
+fn is_mountpoint(path: &str, places: &[Place]) -> bool {
+    places.iter().any(|place| place.mountpoint.as_deref() == Some(path) || is_mountpoint(path, &place.forks))
 }
 
 fn no_file_manager(path: &str) -> Failure {
@@ -48,26 +61,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_only_mount_points_of_drives() {
-        let drives = r#"[{
-            "name": "work", "uuid": "u", "state": "Ready", "reason": null, "since": "2026-11-20T11:00:00Z", "epoch": 1,
-            "root": null, "size_bytes": 1, "cached_bytes": 1, "cache_limit_bytes": 1, "dirty_bytes": 0,
-            "unpushed_bytes": 0, "oldest_dirty_age_ms": 0, "journal_bytes": 0, "journal_limit_bytes": 1,
-            "pending_pull_bytes": 0, "pinned_bytes": 0, "block_device": null, "attach": null,
-            "mountpoint": "/home/ann/Holdall/work", "store": "s3://bucket/work", "store_mode": "swap", "holder": null,
-            "last_commit_at": null, "requests": {"get": 0, "put": 0, "head": 0, "list": 0, "delete": 0},
-            "sent_bytes": 0, "received_bytes": 0, "used_bytes": 1, "daemon_pid": 1,
-            "forks": [{
-                "name": "f", "uuid": "v", "device": "a", "taken_by": "b", "made_at": "2026-11-20T11:00:00Z",
-                "base": "r", "records": 0, "bytes": 0, "mountpoint": "/home/ann/Holdall/f", "in_place": false
-            }]
-        }]"#;
-        let drives: Vec<DriveStatus> = serde_json::from_str(drives).unwrap();
-        assert!(is_mountpoint("/home/ann/Holdall/work", &drives));
-        assert!(is_mountpoint("/home/ann/Holdall/f", &drives));
+    fn opens_only_mount_points_of_drives_and_folders() {
+        let places = r#"[
+            {"name": "work", "mountpoint": "/home/ann/Holdall/work",
+             "forks": [{"name": "f", "mountpoint": "/home/ann/Holdall/f"}]},
+            {"name": "docs", "mountpoint": "/home/ann/Holdall/docs"},
+            {"name": "closed", "mountpoint": null}
+        ]"#;
+        let places: Vec<Place> = serde_json::from_str(places).unwrap();
+        for path in ["/home/ann/Holdall/work", "/home/ann/Holdall/f", "/home/ann/Holdall/docs"] {
+            assert!(is_mountpoint(path, &places), "{path}");
+        }
         for path in ["/home/ann/Holdall/work/run.desktop", "/home/ann/Holdall/work/..", "/etc", "", "--help"]
         {
-            assert!(!is_mountpoint(path, &drives), "{path}");
+            assert!(!is_mountpoint(path, &places), "{path}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ([`super::reattach`]); a repair takes it down.
 
 use super::take_down::Left;
-use super::{AttachError, Record, Site, keeper, onefile, take_down};
+use super::{AttachError, Record, Site, folder_kept, keeper, onefile, take_down};
 use crate::api::{Action, Actions, Finding};
 use holdall_helper::Holder;
 use std::collections::BTreeMap;
@@ -121,13 +121,14 @@ fn keeper_finding(site: &Site, known: &[KnownDrive]) -> Result<Option<Finding>, 
     let socket = site.dirs.keeper_socket();
     let disks = site.dirs.disks();
     let mounts = holdall_helper::mountinfo::read()?;
-    let mounted = mounts.iter().any(|mount| mount.point.starts_with(&disks));
+    let keeps_folders = !matches!(folder_kept::is_any_noted(site), Ok(false));
+    let mounted = keeps_folders || mounts.iter().any(|mount| mount.point.starts_with(&disks));
     let stale = socket.symlink_metadata().is_ok();
     let told = |ok, detail: String, actions: Actions| Some(Finding::new("keeper", ok, detail, actions));
     let remove = || Actions::from(Action::Repair);
     Ok(match (keeper::process(&socket), mounted) {
         (Some(pid), true) => {
-            told(true, format!("Process {pid} holds the drives' connections."), Actions::default())
+            told(true, format!("Process {pid} holds the connections of drives and folders."), Actions::default())
         }
         (Some(pid), false) if site.watch.is_some() && any_served(known) => {
             told(true, format!("Process {pid} watches the background service."), Actions::default())

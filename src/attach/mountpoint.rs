@@ -1,4 +1,4 @@
-//! The directory on which a drive is mounted.
+//! The directory on which a drive or folder is mounted.
 //!
 //! While a drive is mounted on it, the bare directory below is closed to everybody (mode 000). Nobody sees that while the drive is mounted.
 //! After another program has unmounted it, writes that would go into the bare directory, and be found nowhere on the drive, are refused.
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 /// A directory to mount on.
 #[derive(Debug)]
-pub(super) struct MountPoint {
+pub(crate) struct MountPoint {
     /// Without symbolic links.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Whether it must be created.
-    pub(super) missing: bool,
+    pub(crate) missing: bool,
 }
 
 /// Why a directory cannot be mounted on.
@@ -54,7 +54,7 @@ impl std::fmt::Display for Unfit {
 impl MountPoint {
     /// Resolves `path`, and finds whether it exists. Creates its parents; the directory itself is not created yet, so that it can first be
     /// recorded as ours.
-    pub(super) fn resolve(path: &Path) -> Result<Self, AttachError> {
+    pub(crate) fn resolve(path: &Path) -> Result<Self, AttachError> {
         let failed = |error| AttachError::io("make the directory for", path, error);
         let absolute = std::path::absolute(path).map_err(failed)?;
         let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -72,7 +72,7 @@ impl MountPoint {
     }
 
     /// Creates it if it was missing, and opens it: from now on the descriptor means this very directory, whatever happens to the path.
-    pub(super) fn open(&self) -> Result<OwnedFd, AttachError> {
+    pub(crate) fn open(&self) -> Result<OwnedFd, AttachError> {
         let path = &self.path;
         if self.missing {
             // Only its owner sees what is written there by mistake while the drive is not mounted.
@@ -105,14 +105,14 @@ const PERMISSIONS: u32 = 0o7777;
 const OWNERS: u32 = 0o700;
 
 /// The permissions of an open directory.
-pub(super) fn mode_of(directory: &OwnedFd) -> Option<u32> {
+pub(crate) fn mode_of(directory: &OwnedFd) -> Option<u32> {
     let mode = rustix::fs::fstat(directory).ok()?.st_mode & PERMISSIONS;
     // Mode 0 is the work of a daemon whose record is gone.
     Some(if mode == 0 { OWNERS } else { mode })
 }
 
 /// Closes the bare directory to everybody, if its file system has modes.
-pub(super) fn close(directory: &OwnedFd, path: &Path) {
+pub(crate) fn close(directory: &OwnedFd, path: &Path) {
     if let Err(errno) = rustix::fs::fchmod(directory, Mode::empty()) {
         tracing::info!(%errno, ?path, "the directory below the drive is unchanged");
     }
@@ -120,7 +120,7 @@ pub(super) fn close(directory: &OwnedFd, path: &Path) {
 
 /// Restores a directory's mode. Only if it is closed, this user's, and has nothing mounted on it: any other mode was somebody's choice
 /// since then.
-pub(super) fn reopen(path: &Path, mode: Option<u32>) {
+pub(crate) fn reopen(path: &Path, mode: Option<u32>) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else { return };
     let Ok(facts) = rustix::fs::fstat(&directory) else { return };
@@ -136,7 +136,7 @@ pub(super) fn reopen(path: &Path, mode: Option<u32>) {
 }
 
 /// Removes a mount point that we created. If it is no longer empty, its content is somebody's, and it stays.
-pub(super) fn remove(path: &Path) -> Result<(), AttachError> {
+pub(crate) fn remove(path: &Path) -> Result<(), AttachError> {
     match rustix::fs::unlinkat(rustix::fs::CWD, path, rustix::fs::AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
         Err(errno) => Err(AttachError::io("remove", path, errno.into())),

@@ -1,6 +1,6 @@
 //! A drive as a loop device over a one-file FUSE disk, with a keeper.
 
-use super::{AttachError, DEVICE_DEADLINE, Record, Served, Site, Step, keeper};
+use super::{AttachError, DEVICE_DEADLINE, Record, Served, Site, Step, folder_kept, keeper};
 use holdall_core::device::BlockDevice;
 use holdall_fuse::handover::Handover;
 use holdall_fuse::mount::MountError;
@@ -237,14 +237,15 @@ pub(super) fn leave(site: &Site, directory: &Path) -> Result<(), AttachError> {
     end_keeper(site).map(drop)
 }
 
-/// Ends the keeper if no disk has a directory any longer, and it need not watch the daemon for a drive that is recorded as attached.
-/// Returns whether it ended.
+/// Ends the keeper if no disk has a directory any longer, no folder is kept, and it need not watch the daemon for a drive that is recorded
+/// as attached. Returns whether it ended.
 pub(super) fn end_keeper(site: &Site) -> Result<bool, AttachError> {
     let _changing = KEEPER_CHANGES.lock();
     let left = std::fs::read_dir(site.dirs.disks()).map(|mut entries| entries.next().is_some());
     let watches =
         || site.watch.is_some() && Record::all(&site.dirs.records()).is_ok_and(|all| !all.is_empty());
-    let idle = matches!(left, Ok(false)) && !watches();
+    let keeps_folders = || !matches!(folder_kept::is_any_noted(site), Ok(false));
+    let idle = matches!(left, Ok(false)) && !keeps_folders() && !watches();
     if idle {
         keeper::stop(&site.dirs.keeper_socket()).map_err(|error| AttachError::Keeper { error })?;
     }

@@ -91,7 +91,7 @@ pub(super) fn release_noted_mountpoint(site: &Site, uuid: Uuid) -> Result<(), At
 
 /// Releases a mount point, unless something else is mounted there by now: a directory that we created is removed; any other, or one that
 /// has content by now, gets its former mode back.
-pub(super) fn release_mountpoint(path: &Path, made: bool, mode: Option<u32>) -> Result<(), AttachError> {
+pub(crate) fn release_mountpoint(path: &Path, made: bool, mode: Option<u32>) -> Result<(), AttachError> {
     if !is_free(&mountinfo::read()?, path) {
         return Ok(());
     }

@@ -31,6 +31,8 @@ struct Row {
     at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     drive: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
     kind: ActivityKind,
     message: String,
     /// The row that it replaces.
@@ -39,9 +41,15 @@ struct Row {
 }
 
 impl Row {
+    /// Whether it is about the drive or folder of this name.
+    fn is_of(&self, name: &str) -> bool {
+        [&self.drive, &self.folder].into_iter().flatten().any(|of| of == name)
+    }
+
     fn told(&self) -> ActivityRow {
-        let (at, drive, message) = (time(self.at_ms), self.drive.clone(), self.message.clone());
-        ActivityRow { id: self.id, at, drive, kind: self.kind, message }
+        let (at, message) = (time(self.at_ms), self.message.clone());
+        let (drive, folder) = (self.drive.clone(), self.folder.clone());
+        ActivityRow { id: self.id, at, drive, folder, kind: self.kind, message }
     }
 }
 
@@ -80,15 +88,24 @@ impl Activity {
         Self { path, rows: Mutex::new(rows), newest }
     }
 
-    /// Records an event.
+    /// Records an event of a drive, or of the whole device.
     pub fn note(&self, drive: Option<&str>, kind: ActivityKind, message: impl Into<String>) {
+        self.record((drive, None), kind, message.into());
+    }
+
+    /// Records an event of a folder.
+    pub fn note_of_folder(&self, folder: &str, kind: ActivityKind, message: impl Into<String>) {
+        self.record((None, Some(folder)), kind, message.into());
+    }
+
+    fn record(&self, (drive, folder): (Option<&str>, Option<&str>), kind: ActivityKind, message: String) {
         let id = {
             let mut rows = self.rows.lock();
             let id = rows.last_id + 1;
             let at_ms = now_ms();
-            let drive = drive.map(str::to_owned);
-            let replaces = rows.same_upload(drive.as_deref(), kind, at_ms);
-            let row = Row { id, at_ms, drive, kind, message: message.into(), replaces };
+            let (drive, folder) = (drive.map(str::to_owned), folder.map(str::to_owned));
+            let replaces = rows.same_upload((drive.as_deref(), folder.as_deref()), kind, at_ms);
+            let row = Row { id, at_ms, drive, folder, kind, message, replaces };
             rows.take(row.clone());
             if let Err(error) = rows.write(&self.path, &row) {
                 tracing::warn!(%error, "activity cannot be recorded");
@@ -105,7 +122,7 @@ impl Activity {
         let wanted = rows.kept.iter().rev().filter(|row| {
             asked.before.is_none_or(|before| row.id < before)
                 && asked.kind.is_none_or(|kind| row.kind == kind)
-                && asked.drive.as_ref().is_none_or(|drive| row.drive.as_ref() == Some(drive))
+                && asked.drive.as_ref().is_none_or(|name| row.is_of(name))
         });
         wanted.take(limit).map(Row::told).collect()
     }
@@ -147,10 +164,17 @@ impl Rows {
         }
     }
 
-    /// The last upload of the same drive, if it was recent and nothing else has happened to the drive since.
-    fn same_upload(&self, drive: Option<&str>, kind: ActivityKind, now: u64) -> Option<u64> {
-        let last = self.kept.iter().rev().find(|row| row.drive.as_deref() == drive)?;
-        let is_same = kind == ActivityKind::Uploaded && last.kind == kind;
+    /// The last upload of the same drive, if it was recent and nothing else has happened to the drive since. Each row of a folder counts other
+    /// files.
+    fn same_upload(
+        &self,
+        (drive, folder): (Option<&str>, Option<&str>),
+        kind: ActivityKind,
+        now: u64,
+    ) -> Option<u64> {
+        let last =
+            self.kept.iter().rev().find(|row| row.folder.is_none() && row.drive.as_deref() == drive)?;
+        let is_same = folder.is_none() && kind == ActivityKind::Uploaded && last.kind == kind;
         (is_same && now.saturating_sub(last.at_ms) < SAME_UPLOAD_MS).then_some(last.id)
     }
 

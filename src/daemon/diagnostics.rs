@@ -31,7 +31,8 @@ impl Drives {
         let activity = ListActivity { limit: Some(ACTIVITY_ROWS), ..ListActivity::default() };
         let rows = self.activity().list(&activity);
         let happened = rows.iter().map(|row| {
-            format!("{} {} {:?}: {}", row.at, row.drive.as_deref().unwrap_or("-"), row.kind, row.message)
+            let name = row.drive.as_deref().or(row.folder.as_deref()).unwrap_or("-");
+            format!("{} {name} {:?}: {}", row.at, row.kind, row.message)
         });
         let found = match self.doctor(false, None).await {
             Ok(diagnosis) => pretty(&diagnosis),
@@ -40,6 +41,7 @@ impl Drives {
         let files = [
             ("about.txt", self.about()),
             ("drives.json", pretty(&self.statuses().await)),
+            ("folders.json", pretty(&self.folders().statuses())),
             ("limits.json", pretty(&self.limits().shown())),
             ("doctor.json", found),
             ("activity.txt", happened.collect::<Vec<_>>().join("\n")),

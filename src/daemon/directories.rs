@@ -49,9 +49,11 @@ impl Drives {
         .await
     }
 
-    /// Where this computer's drives are mounted.
-    fn own_mounts(&self) -> Vec<PathBuf> {
-        self.all().iter().filter_map(|drive| drive.mountpoint()).collect()
+    /// Where this computer's drives and folders are mounted.
+    pub(super) fn own_mounts(&self) -> Vec<PathBuf> {
+        let mut mounts: Vec<_> = self.all().iter().filter_map(|drive| drive.mountpoint()).collect();
+        mounts.extend(self.folders().all().iter().filter_map(|folder| folder.mountpoint()));
+        mounts
     }
 }
 
@@ -97,7 +99,9 @@ fn check_name(name: &str) -> Result<(), Failure> {
 
 fn check_not_own(path: &Path, own: &[PathBuf]) -> io::Result<()> {
     match own.iter().any(|mount| path.starts_with(mount)) {
-        true => Err(io::Error::other("it is on a Holdall drive, and a drive cannot be stored in a drive")),
+        true => Err(io::Error::other(
+            "it is on a Holdall drive or folder, and nothing of Holdall's can be stored there",
+        )),
         false => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Looks for problems: this computer, its disks, the stores of its drives, and all logins.
+//! Looks for problems: this computer, its disks, its folders, the stores of its drives, and all logins.
 //!
 //! Stores are asked in parallel, each with a deadline: a dead store delays nothing. All requests here only read, so an interruption leaves
 //! nothing half done. The verdicts are in [`judge`].
@@ -61,6 +61,7 @@ impl Drives {
         for drive in self.all() {
             findings.extend(drive.full_for_doctor().await);
         }
+        findings.extend(self.folders().statuses().iter().map(judge::folder));
         let disks = self.look_at_disks();
         let looking = async { tokio::join!(disks, self.look_at_keyring(), self.ask_stores(work)) };
         let (disks, keyring, stores) = match work {

@@ -18,6 +18,7 @@ use holdall_core::seal::Cipher;
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
 use holdall_core::volume::{OpenError, Over, Volume};
+pub use open::{asked_place, default_mountpoint};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
 pub use pins::words;

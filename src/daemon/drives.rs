@@ -3,6 +3,7 @@
 use super::activity::Activity;
 use super::drive::Drive;
 use super::failure::{self, failure};
+use super::folders::Folders;
 use super::largest;
 use super::limits::Limits;
 use super::mounts;
@@ -60,6 +61,7 @@ pub struct Drives {
     known: Arc<Known>,
     /// Drives whose configuration cannot be read, and why.
     damaged: BTreeMap<String, Failure>,
+    folders: Folders,
     started: Instant,
     stop: mpsc::Sender<()>,
     /// Tells work that only waits to stop waiting.
@@ -90,8 +92,10 @@ impl Drives {
                 }
             }
         }
+        let stores = Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state));
         let drives = Self {
-            stores: Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state)),
+            folders: Folders::new(&registry, &stores, &site)?,
+            stores,
             registry: registry.clone(),
             site,
             pages,
@@ -143,6 +147,7 @@ impl Drives {
         if of_stores {
             // Requests under way continue as they began.
             self.stores.renew().await;
+            self.folders.all().iter().for_each(|folder| folder.renew());
         }
         if of_drives {
             all.iter().for_each(|drive| drive.apply_limits());
@@ -156,16 +161,17 @@ impl Drives {
         api::Limits { cache_of: self.all().iter().filter_map(own).collect(), ..self.limits().shown() }
     }
 
-    /// Pauses and resumes drives as the limits require.
+    /// Pauses and resumes drives and folders as the limits require.
     pub async fn wait_where_told(self: Arc<Self>) {
         let mut waiting = self.limits().waiting();
         while waiting.changed().await.is_ok() {
             waiting.borrow_and_update();
             self.all().iter().for_each(|drive| drive.apply_pause());
+            self.folders.all().iter().for_each(|folder| folder.apply_pause());
         }
     }
 
-    /// Closes drives that another program unmounts.
+    /// Closes drives and folders that another program unmounts.
     pub async fn follow_mounts(self: Arc<Self>) {
         let mut changes = match mounts::follow() {
             Ok(changes) => changes,
@@ -177,6 +183,7 @@ impl Drives {
         while changes.changed().await.is_ok() {
             changes.borrow_and_update();
             self.all().iter().for_each(|drive| drive.look_at_mount());
+            self.folders.all().iter().for_each(|folder| folder.look_at_mount());
         }
     }
 
@@ -189,6 +196,9 @@ impl Drives {
                 let mut is_kept = true;
                 for drive in self.all() {
                     is_kept &= drive.keep_again().await;
+                }
+                for folder in self.folders.all() {
+                    is_kept &= folder.keep_again().await;
                 }
                 // A keeper that dies at once must not keep us busy.
                 tokio::time::sleep(KEEPER_PAUSE).await;
@@ -214,6 +224,23 @@ impl Drives {
     fn no_drive(&self, name: &str) -> Failure {
         let known: Vec<_> = self.known.lock().keys().chain(self.damaged.keys()).cloned().collect();
         failure::no_drive(name, &known)
+    }
+
+    /// The folders.
+    pub fn folders(&self) -> &Folders {
+        &self.folders
+    }
+
+    /// Whether a drive has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.known.lock().contains_key(name) || self.damaged.contains_key(name)
+    }
+
+    /// Adds something under a name that neither a drive nor a folder has. `None` if one has it.
+    pub(super) fn with_free_name<T>(&self, name: &str, add: impl FnOnce() -> T) -> Option<T> {
+        let known = self.known.lock();
+        let is_taken = known.contains_key(name) || self.damaged.contains_key(name) || self.folders.has(name);
+        (!is_taken).then(add)
     }
 
     /// All drives.
@@ -295,7 +322,9 @@ impl Drives {
     pub async fn resume_all(&self) {
         // Looks from now on have holds of their own.
         self.all().iter().for_each(|drive| drive.let_go_of_what_was_looked_at());
-        futures_util::future::join_all(self.all().iter().map(|drive| drive.resume())).await;
+        let drives = self.all();
+        let drives = futures_util::future::join_all(drives.iter().map(|drive| drive.resume()));
+        tokio::join!(drives, self.folders.resume_all());
         self.all().iter().for_each(|drive| drive.tell_former_stores());
         self.all().iter().for_each(|drive| drive.upload_in_background());
     }
@@ -306,7 +335,8 @@ impl Drives {
         self.ending.send_replace(true);
         self.web.end().await;
         let drives = self.all();
-        futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over))).await;
+        let drives = futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over)));
+        tokio::join!(drives, self.folders.end());
         if let Some(pages) = &self.pages {
             let _ = pages.flush_async().await;
         }
@@ -532,7 +562,11 @@ impl Drives {
                 format!("\"{name}\" cannot be a drive's name: use letters, digits, - _ and ., at most 64.");
             return Err(failure::usage(message));
         }
-        if self.known.lock().contains_key(name) || self.damaged.contains_key(name) {
+        if self.folders.has(name) {
+            let message = format!("There is already a folder \"{name}\" on this computer.");
+            return Err(failure(Code::Exists, message, "Nothing was changed.", "Choose another name."));
+        }
+        if self.has(name) {
             let message = format!("There is already a drive \"{name}\" on this computer.");
             return Err(failure(Code::Exists, message, "Nothing was changed.", "Choose another name."));
         }
@@ -568,8 +602,8 @@ impl Drives {
         if let Some(other) = known.values().find(|known| known.uuid() == drive) {
             return Err(failure::known_as(&other.name));
         }
-        if known.contains_key(name) {
-            let message = format!("There is already a drive \"{name}\" on this computer.");
+        if known.contains_key(name) || self.folders.has(name) {
+            let message = format!("There is already a drive or folder \"{name}\" on this computer.");
             return Err(failure(
                 Code::Exists,
                 message,

@@ -1,5 +1,6 @@
 //! The API as one table: the server and the documentation are both made from it, and cannot differ.
 
+use super::routes::folders;
 use super::{Shared, events, overview, routes};
 use crate::api;
 use axum::Router;
@@ -150,12 +151,26 @@ pub fn all() -> Vec<Endpoint> {
         post::<Removed, _, _>("/v1/drives/{name}/remove", "Removes a drive from this computer, or deletes it", routes::remove).takes::<Remove>(),
         post::<Served, _, _>("/v1/drives/{name}/serve", "Serves a drive by NBD until the connection of this request ends", routes::serve).takes::<Serve>(),
         get::<Vec<ActivityRow>, _, _>("/v1/activity", "The recent activity, newest first, kept across restarts", routes::activity).asks::<ListActivity>(),
+        get::<Vec<FolderStatus>, _, _>("/v1/folders", "The status of all folders", folders::list),
+        post::<FolderOpened, _, _>("/v1/folders", "Mounts the files at an address as a folder, or opens a known folder again", folders::open).takes::<OpenFolder>(),
+        get::<FolderStatus, _, _>("/v1/folders/{name}", "The status of a folder", folders::status),
+        post::<FolderClosed, _, _>("/v1/folders/{name}/close", "Unmounts a folder; uploads continue in the background, or are waited for", folders::close).takes::<Close>(),
+        post::<FolderStatus, _, _>("/v1/folders/{name}/sync", "Uploads all changes of a folder and waits until they are at the remote", folders::sync),
+        post::<FolderStatus, _, _>("/v1/folders/{name}/pause", "Pauses a folder's uploads", folders::pause),
+        post::<FolderStatus, _, _>("/v1/folders/{name}/resume", "Resumes a folder's uploads", folders::resume),
+        post::<Nothing, _, _>("/v1/folders/{name}/forget", "Removes a folder from this device; its files at the remote stay", folders::forget).takes::<ForgetFolder>(),
+        get::<FolderQueue, _, _>("/v1/folders/{name}/queue", "The upload queue of a folder", folders::queue),
+        get::<Vec<FolderConflict>, _, _>("/v1/folders/{name}/conflicts", "Files of an open folder of which both versions are kept", folders::conflicts),
+        post::<Vec<FolderConflict>, _, _>("/v1/folders/{name}/conflicts/keep", "Settles a conflict; answers with those that are left", folders::keep).takes::<KeepVersion>(),
+        get::<HeldDeletions, _, _>("/v1/folders/{name}/deletions", "Files of an open folder that were deleted at the remote, until a person has confirmed it", folders::deletions),
+        post::<DeletionsSettled, _, _>("/v1/folders/{name}/deletions/accept", "Deletes these files here too", folders::accept_deletions),
+        post::<DeletionsSettled, _, _>("/v1/folders/{name}/deletions/restore", "Uploads these files again", folders::restore_deletions),
         get::<Diagnostics, _, _>("/v1/diagnostics", "A support report, without passwords and keys", routes::diagnostics),
         post::<Diagnosis, _, _>("/v1/doctor", "Looks for problems of this computer, its disks, stores and logins", routes::doctor),
         post::<Diagnosis, _, _>("/v1/doctor/repair", "Fixes problems that can be fixed safely", routes::repair),
         Endpoint {
             answer: Answer::Events(|schemas| schemas.subschema_for::<Event>()),
-            ..get::<Event, _, _>("/v1/events", "Events, beginning with the status of every drive", events::stream)
+            ..get::<Event, _, _>("/v1/events", "Events, beginning with the status of every drive and folder", events::stream)
         },
         post::<WebAddress, _, _>("/v1/web", "Serves the pages to browsers on this computer, and invites one of them", routes::serve_web).takes::<ServeWeb>(),
         post::<ListeningWeb, _, _>("/v1/web/listen", "Serves the pages to browsers of other computers, which sign in with a password", routes::listen_web).takes::<ListenWeb>(),

@@ -16,10 +16,12 @@ use holdall_core::store::url::UrlError;
 use holdall_core::volume::OpenError;
 use std::io;
 
+mod folders;
 mod pins;
 mod replicas;
 mod stores;
 
+pub use folders::*;
 pub use pins::*;
 pub use replicas::*;
 pub use stores::*;

@@ -49,6 +49,7 @@ impl Drives {
     async fn renew(&self) {
         self.stores().renew().await;
         self.all().iter().for_each(|drive| drive.look_at_replicas_again());
+        self.folders().all().iter().for_each(|folder| folder.renew());
     }
 
     /// All logins, without secrets.
@@ -119,9 +120,10 @@ impl Drives {
         login.map(Some).map_err(|error| failure::secrets(&error))
     }
 
-    /// Forgets a login that was kept for work that failed, unless a drive uses it by now.
+    /// Forgets a login that was kept for work that failed, unless a drive or folder uses it by now.
     async fn forget_unused(&self, login: &Login) {
-        if !self.told(login).drives.is_empty() {
+        let told = self.told(login);
+        if !told.drives.is_empty() || !told.folders.is_empty() {
             return;
         }
         let Some(scope) = Scope::parse(&login.store) else { return };
@@ -173,6 +175,8 @@ impl Drives {
             (found.store == login.store).then_some(())
         };
         let drives = self.addresses().into_iter().filter(|(_, url)| uses(url).is_some());
+        let folders = self.folders().all();
+        let folders = folders.iter().filter(|folder| uses(&folder.url()).is_some());
         StoreLogin {
             store: login.store.clone(),
             user: login.user.clone(),
@@ -181,6 +185,7 @@ impl Drives {
                 Kept::File(_) => KeptIn::File,
             },
             drives: drives.map(|(name, _)| name).collect(),
+            folders: folders.map(|folder| folder.name.clone()).collect(),
         }
     }
 }

@@ -54,9 +54,11 @@ pub fn document() -> Value {
 }
 
 fn parameters(path: &str) -> Value {
+    let is_of_folder = path.starts_with("/v1/folders/");
     let named = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let of = |name: &str| {
         let description = match name {
+            "name" if is_of_folder => "The folder's name on this device",
             "name" => "The drive's name on this device",
             _ => "The snapshot's label",
         };

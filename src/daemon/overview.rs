@@ -92,10 +92,15 @@ async fn look(drives: Shared, tell: watch::Sender<Option<Arc<str>>>) {
 
 async fn shown(drives: &Drives, model: &mut Model, now: Now) -> Overview {
     let statuses = drives.statuses().await;
-    let known: BTreeSet<_> = statuses.iter().map(|status| status.name.clone()).collect();
+    let folders = drives.folders().statuses();
+    let names = statuses.iter().map(|status| &status.name).chain(folders.iter().map(|folder| &folder.name));
+    let known: BTreeSet<_> = names.cloned().collect();
     model.keep_only(|name| known.contains(name));
     for status in statuses {
         model.apply(now, Event::Drive(Box::new(status)));
+    }
+    for folder in folders {
+        model.apply(now, Event::Folder(Box::new(folder)));
     }
     let limits = drives.limits().shown();
     model.set_most(Most { up: limits.up_bytes_per_s, down: limits.down_bytes_per_s });

@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
+pub mod folders;
+
 /// A request's JSON; an empty body counts as an object without fields.
 pub struct Asked<T>(T);
 

@@ -237,7 +237,8 @@ fn engine(now: &VolumeStatus) -> Engine {
     }
 }
 
-fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
+/// One figure for each kind of request.
+pub fn by_kind(ByKind { get, put, head, list, delete }: ByKind) -> api::ByKind {
     api::ByKind { get, put, head, list, delete }
 }
 

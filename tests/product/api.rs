@@ -470,6 +470,14 @@ fn a_support_report_contains_no_secrets() {
     let names: Vec<_> = bundle["files"].as_array().unwrap().iter().map(|file| file["name"].clone()).collect();
     assert_eq!(
         names,
-        ["about.txt", "drives.json", "limits.json", "doctor.json", "activity.txt", "daemon.log"]
+        [
+            "about.txt",
+            "drives.json",
+            "folders.json",
+            "limits.json",
+            "doctor.json",
+            "activity.txt",
+            "daemon.log"
+        ]
     );
 }

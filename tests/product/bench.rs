@@ -7,6 +7,7 @@ use discreet::{assert_discreet, is_secret, noted, secrets_in, secrets_of};
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -65,6 +66,8 @@ pub struct Machine {
     pub runtime: PathBuf,
     /// The environment of its commands, and so of its daemon.
     pub environment: Vec<(String, String)>,
+    /// Who runs its commands, if that is not root.
+    pub user: Option<u32>,
     /// Everything its commands have printed, and the secrets in the files that they were given. Each lock is held only to add to
     /// it.
     said: Arc<Mutex<Vec<u8>>>,
@@ -81,6 +84,7 @@ impl Machine {
             runtime: below("run"),
             // No test touches the keyring of the person who runs it.
             environment: vec![("DBUS_SESSION_BUS_ADDRESS".to_owned(), "unix:path=/nowhere".to_owned())],
+            user: None,
             said: Arc::default(),
             given: Mutex::default(),
         }
@@ -107,6 +111,9 @@ impl Machine {
     pub fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).envs(self.environment.iter().cloned());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         for (variable, directory) in [
             ("HOLDALL_STATE_DIR", &self.state),
             ("HOLDALL_CACHE_DIR", &self.cache),

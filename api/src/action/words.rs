@@ -1,6 +1,6 @@
 //! Actions on a terminal: sentences with commands that can be pasted into a shell.
 
-use super::Action;
+use super::{Action, FolderCommand};
 
 /// A word of a command, ready to be pasted into a shell.
 pub fn quoted(word: &str) -> String {
@@ -71,6 +71,7 @@ impl Action {
             Action::Limits => holdall("limits"),
             Action::Indexers => holdall("limits --indexers full"),
             Action::WaitLonger => holdall("wait --help"),
+            Action::Folder { command, folder } => holdall(&folder_command(*command, &of(folder))),
             Action::Snapshots { drive: name } => drive("snapshot list", name, ""),
             Action::Grow { drive: name } => drive("resize", name, "SIZE"),
             Action::Replicas { drive: name } | Action::AwaitReplica { drive: name } => {
@@ -174,6 +175,7 @@ impl Action {
             Action::Limits => format!("To see all limits, run {run}."),
             Action::Indexers => format!("To let it run at full speed, run {run}."),
             Action::WaitLonger => format!("Wait longer, or for a smaller part: see {run}."),
+            Action::Folder { command, .. } => folder_sentence(*command, &run),
             Action::Snapshots { .. } => format!("To see the drive's snapshots, run {run}."),
             Action::Grow { .. } => format!("Delete files, or make the drive larger: run {run}."),
             Action::Replicas { .. } => format!("To see the drive's replicas, run {run}."),
@@ -228,6 +230,44 @@ impl Action {
             ),
             Action::UseKept => "Leave out --credentials-file to use the saved ones.".to_owned(),
             Action::ChooseMountPoint => "Choose where to mount the drive, with --at.".to_owned(),
+        }
+    }
+}
+
+/// A command on a folder, without `holdall`.
+fn folder_command(command: FolderCommand, name: &str) -> String {
+    let verb = match command {
+        FolderCommand::List => return "folder list".to_owned(),
+        FolderCommand::OpenNew => return "folder open URL".to_owned(),
+        FolderCommand::DiscardUnsent => return format!("folder forget {name} --discard-unsent"),
+        FolderCommand::Open => "open",
+        FolderCommand::Close => "close",
+        FolderCommand::Status => "status",
+        FolderCommand::Sync => "sync",
+        FolderCommand::Queue => "queue",
+        FolderCommand::Resume => "resume",
+        FolderCommand::Conflicts => "conflicts",
+        FolderCommand::Deletions => "deletions",
+        FolderCommand::Forget => "forget",
+    };
+    format!("folder {verb} {name}")
+}
+
+fn folder_sentence(command: FolderCommand, run: &str) -> String {
+    match command {
+        FolderCommand::List => format!("To see the folders on this computer, run {run}."),
+        FolderCommand::Open => format!("Open the folder: run {run}."),
+        FolderCommand::OpenNew => format!("To open the files at an address as a folder, run {run}."),
+        FolderCommand::Close => format!("Close the folder: run {run}."),
+        FolderCommand::Status => format!("To see the folder's status, run {run}."),
+        FolderCommand::Sync => format!("To upload them, run {run}."),
+        FolderCommand::Queue => format!("To see what waits for upload, run {run}."),
+        FolderCommand::Resume => format!("To continue, run {run}."),
+        FolderCommand::Conflicts => format!("To see both versions, run {run}."),
+        FolderCommand::Deletions => format!("To see these files, run {run}."),
+        FolderCommand::Forget => format!("To remove the folder from this computer, run {run}."),
+        FolderCommand::DiscardUnsent => {
+            format!("To delete what is only on this computer for good, run {run}.")
         }
     }
 }

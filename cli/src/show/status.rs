@@ -157,14 +157,19 @@ fn word(drive: &DriveStatus, paint: Paint) -> String {
 
 /// Why it is in its state, and what to do.
 fn why(drive: &DriveStatus) -> Option<String> {
-    // The advice of a failure has a sentence or two, and gets its own line.
-    let to_do = drive.advice.as_ref().filter(|advice| advice.consequence.is_none());
-    let to_do = to_do.map(|advice| format!(": {}", unsentenced(&advice.action))).unwrap_or_default();
     match (drive.state, &drive.holder, &drive.reason) {
-        (_, _, Some(reason)) => Some(format!("{reason}{to_do}")),
+        (_, _, Some(reason)) => Some(why_of(reason, drive.advice.as_ref())),
         (DriveState::ReadOnly, Some(holder), None) => Some(format!("held by {}", holder.name)),
         (_, _, None) => None,
     }
+}
+
+/// A reason for a state, and what to do about it.
+pub(super) fn why_of(reason: &str, advice: Option<&Advice>) -> String {
+    // The advice of a failure has a sentence or two, and gets its own line.
+    let to_do = advice.filter(|advice| advice.consequence.is_none());
+    let to_do = to_do.map(|advice| format!(": {}", unsentenced(&advice.action))).unwrap_or_default();
+    format!("{reason}{to_do}")
 }
 
 /// The reasons for the drives' states, below their table: a reason as long as a sentence would push all later columns off the screen.
@@ -174,7 +179,8 @@ fn reasons(drives: &[DriveStatus]) -> String {
     if reasons.is_empty() { reasons } else { reasons + "\n" }
 }
 
-fn look(state: DriveState) -> (&'static str, &'static str, Hue) {
+/// The icon, the word and the colour of a state.
+pub(super) fn look(state: DriveState) -> (&'static str, &'static str, Hue) {
     match state {
         DriveState::Ready => ("✓", "Ready", Hue::Good),
         DriveState::Connecting => ("…", "Connecting", Hue::Busy),
@@ -214,9 +220,13 @@ fn mounted(drive: &DriveStatus) -> String {
     format!("{}{device}", drive.mountpoint.as_deref().unwrap_or("-"))
 }
 
-/// The requests to the store, and their bytes, by kind: providers charge for both.
 fn asked(drive: &DriveStatus) -> Option<String> {
-    let ByKind { get, put, head, list, delete } = drive.requests;
+    requests(drive.requests, drive.sent_by_kind, drive.received_by_kind)
+}
+
+/// The requests to a store or remote, and their bytes as far as they are known, by kind: providers charge for both.
+pub(super) fn requests(requests: ByKind, up: ByKind, down: ByKind) -> Option<String> {
+    let ByKind { get, put, head, list, delete } = requests;
     if get + put + head + list + delete == 0 {
         return None;
     }
@@ -228,7 +238,6 @@ fn asked(drive: &DriveStatus) -> Option<String> {
             false => format!("{count} {name} ({})", bytes.join(", ")),
         }
     };
-    let (up, down) = (drive.sent_by_kind, drive.received_by_kind);
     let kinds = [
         with(get, "GET", &[(down.get, "down")]),
         with(put, "PUT", &[(up.put, "up")]),

@@ -13,9 +13,10 @@ pub fn list(logins: &[StoreLogin]) -> String {
     if logins.is_empty() {
         return NO_LOGINS.to_owned();
     }
-    let mut table = Table::new(["STORE", "USER", "KEPT IN", "DRIVES"]);
+    let mut table = Table::new(["STORE", "USER", "KEPT IN", "USED BY"]);
     for login in logins {
-        table.row([login.store.clone(), login.user.clone(), kept(login).to_owned(), login.drives.join(", ")]);
+        let used_by = [&login.drives[..], &login.folders].concat().join(", ");
+        table.row([login.store.clone(), login.user.clone(), kept(login).to_owned(), used_by]);
     }
     table.to_string()
 }
@@ -32,11 +33,13 @@ pub fn logged_in(login: &StoreLogin) -> String {
 /// A removed login.
 pub fn logged_out(login: &StoreLogin) -> String {
     let mut text = format!("Logged out of {}", login.store);
-    if !login.drives.is_empty() {
-        text.push_str(&format!(
-            "\nThese drives used the login, and cannot upload or download until you log in again: {}",
-            login.drives.join(", ")
-        ));
+    for (what, names) in [("drives", &login.drives), ("folders", &login.folders)] {
+        if !names.is_empty() {
+            text.push_str(&format!(
+                "\nThese {what} used the login, and cannot upload or download until you log in again: {}",
+                names.join(", ")
+            ));
+        }
     }
     text
 }
@@ -112,14 +115,15 @@ mod tests {
             user: "AKIAIO…".into(),
             kept: KeptIn::File,
             drives: vec!["photos".into(), "work".into()],
+            folders: vec!["music".into()],
         }
     }
 
     #[test]
     fn logins_are_listed_with_the_drives_that_use_them() {
         let expected = "\
-STORE   USER     KEPT IN  DRIVES
-s3://b  AKIAIO…  file     photos, work
+STORE   USER     KEPT IN  USED BY
+s3://b  AKIAIO…  file     photos, work, music
 ";
         assert_eq!(list(&[login()]), expected);
         assert!(list(&[]).contains("holdall store login"));

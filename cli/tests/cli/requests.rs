@@ -143,7 +143,6 @@ fn cases() -> Vec<Case> {
         case("drive pause work", "POST /v1/drives/work/pause", json!({}), drive()),
         case("drive resume work", "POST /v1/drives/work/resume", json!({}), drive()),
         case("drive list", "GET /v1/drives", Value::Null, json!([drive()])),
-        case("status", "GET /v1/drives", Value::Null, json!([drive()])),
         case("drive status", "GET /v1/drives", Value::Null, json!([drive()])),
         case("drive status work", "GET /v1/drives/work", Value::Null, drive()),
         case("drive map work", "GET /v1/drives/work/map", Value::Null, map()),
@@ -244,6 +243,20 @@ fn each_command_prints_words_and_no_colour_in_a_pipe() {
         assert!(ran.out.ends_with('\n') && !ran.out.contains(['{', '\x1b']), "{arguments}: {}", ran.out);
         assert_eq!(ran.err, "", "{arguments}");
     }
+}
+
+#[test]
+fn status_shows_drives_and_folders_and_json_has_them_in_one_list() {
+    let folder = json!({"name": "music", "state": "Ready"});
+    let replies = [
+        ("GET /v1/drives", Reply::document(json!([drive()]))),
+        ("GET /v1/folders", Reply::document(json!([folder]))),
+    ];
+    let (place, fake) = Place::with_daemon(&replies);
+    let ran = place.run("status --json");
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!(ran.json(), json!([drive(), folder]));
+    assert_eq!(fake.asked().len(), 2);
 }
 
 #[test]

@@ -7,15 +7,15 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-fn lists_drives() -> [(&'static str, Reply); 1] {
-    [("GET /v1/drives", Reply::document(json!([drive()])))]
+fn lists_places() -> [(&'static str, Reply); 2] {
+    [("GET /v1/drives", Reply::document(json!([drive()]))), ("GET /v1/folders", Reply::document(json!([])))]
 }
 
 /// A place where starting `holdalld` makes the fake daemon reachable.
 fn with_startable_daemon() -> (Place, Fake) {
     let place = Place::new();
     place.install("claims-the-socket");
-    let fake = Fake::listen(&place.path("run/prepared.sock"), &lists_drives());
+    let fake = Fake::listen(&place.path("run/prepared.sock"), &lists_places());
     (place, fake)
 }
 
@@ -87,7 +87,7 @@ fn says_what_to_install_if_the_daemon_is_missing() {
 
 #[test]
 fn refuses_a_socket_directory_that_others_can_write_to() {
-    let (place, fake) = Place::with_daemon(&lists_drives());
+    let (place, fake) = Place::with_daemon(&lists_places());
     std::fs::set_permissions(place.path("run"), std::fs::Permissions::from_mode(0o777)).unwrap();
     let ran = place.run("status");
     assert_eq!(ran.code, Some(1));

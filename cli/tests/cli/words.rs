@@ -6,7 +6,8 @@ use crate::samples::*;
 use serde_json::json;
 
 fn said(arguments: &str, what: &str, reply: Reply) -> String {
-    let (place, _fake) = Place::with_daemon(&[(what, reply)]);
+    let no_folders = ("GET /v1/folders", Reply::document(json!([])));
+    let (place, _fake) = Place::with_daemon(&[(what, reply), no_folders]);
     let ran = place.run(arguments);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     ran.out

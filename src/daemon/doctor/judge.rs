@@ -1,7 +1,7 @@
 //! Verdicts on what the doctor has seen. Pure.
 
-use crate::api::words::why;
-use crate::api::{Action, Actions, Code, Diagnosis, Failure, Finding};
+use crate::api::words::{sentence, why};
+use crate::api::{Action, Actions, Code, Diagnosis, DriveState, Failure, Finding, FolderStatus};
 use crate::daemon::drive::LEAST_CACHE_BYTES;
 use crate::daemon::failure::is_directory;
 use crate::daemon::secrets::keyring::KeyringError;
@@ -35,6 +35,23 @@ pub struct Space {
     pub device: u64,
     /// Free for this user.
     pub free_bytes: u64,
+}
+
+/// A folder: in order, unless a person has to act, or its remote does not answer.
+pub fn folder(folder: &FolderStatus) -> Finding {
+    let subject = format!("folder {}", folder.name);
+    let ok = !matches!(folder.state, DriveState::NeedsAttention | DriveState::Conflict | DriveState::Offline);
+    let reason = folder.reason.as_deref().map(sentence);
+    let detail = match (ok, &reason) {
+        (true, None) if folder.mountpoint.is_some() => {
+            format!("It is open, and its files are at {}.", folder.url)
+        }
+        (true, None) => format!("It is closed, and its files are at {}.", folder.url),
+        (_, Some(reason)) => reason.clone(),
+        (false, None) => "It needs your attention.".to_owned(),
+    };
+    let actions = folder.advice.as_ref().map(|advice| advice.actions.clone()).unwrap_or_default();
+    Finding::new(subject, ok, detail, if ok { Vec::new() } else { actions })
 }
 
 /// A store, and the login there. Unless the store accepts the login, nothing else is known of it.

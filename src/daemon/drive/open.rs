@@ -378,7 +378,7 @@ enum How {
 }
 
 /// The mount point that a request names.
-pub(super) fn asked_place(path: &str) -> Result<PathBuf, Failure> {
+pub fn asked_place(path: &str) -> Result<PathBuf, Failure> {
     paths::expanded(path).ok_or_else(no_home)
 }
 
@@ -386,7 +386,8 @@ fn no_home() -> Failure {
     failure::usage("There is no home directory.").with_actions(Action::ChooseMountPoint)
 }
 
-fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
+/// The mount point of a drive or folder, unless a person names another one.
+pub fn default_mountpoint(name: &str) -> Result<PathBuf, Failure> {
     let parent = paths::home().ok_or_else(no_home)?.join("Holdall");
     std::fs::create_dir_all(&parent).map_err(|error| failure::local(&error))?;
     Ok(parent.join(name))

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 
 /// The remedy for a directory that cannot be read or written.
-const LET_IN: &str =
+pub const LET_IN: &str =
     "Give this user permission to read and write in the directory, or mount its disk for writing.";
 
 /// Names the store in actions that lack it. A directory has no login.
