@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { Machine, run } from './machine.mjs';
 import { making, screens as everyScreen } from './making.mjs';
 import { Session } from './session.mjs';
-import { step, until } from './steps.mjs';
+import { addressOf, step, until } from './steps.mjs';
 import { save } from './story.mjs';
 import { launch } from './webdriver.mjs';
 
@@ -93,7 +93,7 @@ async function window({ a, session, page, store, screens }) {
     await a.ok('drive', 'create', 'work', '--store', store, '--size', '512M', '--no-encryption');
     await a.ok('drive', 'open', 'work', '--at', a.mnt);
     await save(join(a.mnt, 'notes.txt'), randomBytes(MB));
-    await page.says(a.mnt);
+    await page.says('Open in Files');
     await a.ok('drive', 'sync', 'work');
     await page.says('All changes uploaded');
     await writeFile(join(screens, 'desktop.png'), await page.picture());
@@ -116,7 +116,7 @@ async function window({ a, session, page, store, screens }) {
   });
 
   await step('a folder opens, and a text is saved where downloads go', async () => {
-    await page.click('Open folder');
+    await page.click('Open in Files: work');
     await until('the file manager was asked', async () => (await session.opened()) === `${a.mnt}\n`);
     const saved = await page.promised("__TAURI__.core.invoke('save_text', { name: 'a.txt', text: 'b' })");
     assert.equal(saved, join(a.dir, 'Downloads/a.txt'));
@@ -162,7 +162,7 @@ async function tray({ a, session, page, panel }) {
     await panel.click('Settings');
     await until('settings are shown', async () => (await page.hash()) === '#/settings');
     await panel.click('work: Ready/Details');
-    await until('the drive is shown', async () => (await page.hash()) === '#/drive/work');
+    await until('the drive is shown', async () => (await page.hash()) === addressOf('work'));
     await panel.click('work: Ready/Open folder');
     await until('the file manager was asked', async () => (await session.opened()) === `${a.mnt}\n`.repeat(2));
     await panel.click('work: Ready/Pause');
@@ -291,7 +291,7 @@ async function notices({ a, b, page, panel, store }) {
     await panel.click('Settings');
     await until('settings are shown', async () => (await page.hash()) === '#/settings');
     await panel.tell(`press ${notice.id}`);
-    await until('the drive is shown', async () => (await page.hash()) === '#/drive/work');
+    await until('the drive is shown', async () => (await page.hash()) === addressOf('work'));
     assert.ok(!(await page.text()).includes('holdall drive forks'), 'a window needs no command');
     assert.equal((await panel.tell('notices')).length, 1);
     return notice.title;
@@ -309,7 +309,7 @@ async function quitting({ a, page, panel }) {
   await step('quitting says what is only here, and that the daemon goes on', async () => {
     await unsent({ a });
     await panel.has(/waiting|attention/);
-    await page.evaluate("location.hash = '#/drives'");
+    await page.evaluate("location.hash = '#/'");
     await page.says('only on this computer');
     await panel.click('Quit');
     await page.says('Quit Holdall?');

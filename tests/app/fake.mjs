@@ -15,7 +15,7 @@ const TYPES = {
 const some = (seed, below) => Math.floor(((Math.sin(seed * 12.9898) * 43758.5453 + 1e6) % 1) * below);
 
 /** The longest values that a person may have. */
-const LONG = {
+export const LONG = {
   store: 'https://cloud.a-rather-long-name-of-a-server.example.org/remote.php/dav/files/ann/Holdall/everything',
   drive: 'photographs-and-films-of-the-years-before-the-move-to-the-coast',
   computer: 'ann-and-bobs-desktop-computer-in-the-study.home.example.org',
@@ -49,6 +49,48 @@ export function card(index, turn, long = false) {
     actions: ['pause', 'close'],
   };
 }
+
+/** A folder with all that it can have. */
+export function folder(index, turn, long = false) {
+  const name = long ? `${LONG.drive}-${index}` : `folder-${String(index).padStart(3, '0')}`;
+  const dirty = some(index + turn, 900) * 1e6;
+  return {
+    ...{ name, uuid: `f${index}`, url: LONG.store, kind: 'dav', state: 'Conflict', reason: null, advice: null },
+    ...{ since: '2026-11-20T10:00:00Z', paused: false, needs_login: false, draining: false, unsent: true },
+    ...{ mountpoint: `/home/me/Holdall/${name}`, read_only: false, passthrough: { on: false, why: LONG.sentence } },
+    ...{ known_files: 18_402, cached_bytes: 6 * 1024 ** 3, dirty_bytes: dirty, pinned_bytes: 2 * 1024 ** 3 },
+    ...{ queue: { waiting: 196, uploading: 1, failed: 2, in_use: 1 }, conflicts: 2, held_deletions: 1204 },
+    ...{ requests: { get: turn, put: 3, head: 1, list: 2, delete: 0 }, sent_bytes: turn * 1e6, received_bytes: 5e9 },
+    ...{ last_uploaded_at: '2026-11-20T10:00:00Z', daemon_pid: 1 },
+  };
+}
+
+/** The answers about a folder, by the last part of the address. */
+const FOLDER_PARTS = {
+  queue: (turn) => ({
+    ...{ waiting: 196, uploading: 1, failed: 2, in_use: 1, bytes: 9e9, trouble: null },
+    items: Array.from({ length: 200 }, (_, index) => ({
+      ...{ path: `Clients/${LONG.computer}/${LONG.drive}-${index}.odt`, change: 'upload', bytes: 8e6 },
+      ...{
+        sent_bytes: some(index + turn, 8e6),
+        state: ['uploading', 'failed', 'in_use', 'waiting'][Math.min(index, 3)],
+      },
+      ...{ reason: index === 1 ? LONG.sentence : null, next_try_at: null, since: '2026-11-20T10:00:00Z' },
+    })),
+  }),
+  conflicts: () =>
+    [0, 1].map((index) => ({
+      ...{
+        path: `Finance/${LONG.drive}-${index}.ods`,
+        kept_as: `Finance/${LONG.drive}-${index} (conflict, laptop).ods`,
+      },
+      ...{ at: '2026-11-20T10:00:00Z', our_bytes: 86_000, their_bytes: 93_000, their_time: '2026-11-20T09:00:00Z' },
+    })),
+  deletions: () => ({
+    ...{ count: 1204, at: '2026-11-20T10:00:00Z' },
+    paths: Array.from({ length: 100 }, (_, index) => `Archive 2019/${LONG.drive}/${index}.pdf`),
+  }),
+};
 
 /** The version of the pages. */
 const MANIFEST = await readFile(new URL('../../Cargo.toml', import.meta.url), 'utf8');
@@ -182,7 +224,15 @@ const WHOLE = {
  * Starts it. `everyMs` is how often the overview changes, by default more often than with a real daemon; `long` makes names and
  * sentences as long as possible.
  */
-export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, version = VERSION, long = false }) {
+export async function start({
+  pages,
+  drives = 200,
+  folders = 2,
+  rows = 10_000,
+  everyMs = 50,
+  version = VERSION,
+  long = false,
+}) {
   const all = activity(rows, long);
   const streams = new Set();
   let turn = 0;
@@ -199,6 +249,10 @@ export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, 
       streams.add(response);
       response.on('close', () => streams.delete(response));
       tell(response);
+    } else if (url.pathname === '/v1/folders') {
+      json(Array.from({ length: folders }, (_, index) => folder(index, turn, long)));
+    } else if (url.pathname.startsWith('/v1/folders/') && FOLDER_PARTS[url.pathname.split('/')[4]]) {
+      json(FOLDER_PARTS[url.pathname.split('/')[4]](turn));
     } else if (url.pathname === '/v1/drives') {
       json(Array.from({ length: Math.min(drives, 3) }, (_, index) => forked(nameOf(index, long), turn)));
     } else if (WHOLE[url.pathname] && request.method === 'POST') {
@@ -211,7 +265,7 @@ export async function start({ pages, drives = 200, rows = 10_000, everyMs = 50, 
       const limit = Number(url.searchParams.get('limit') ?? 100);
       json(all.filter((row) => row.id < before).slice(0, limit));
     } else if (/^\/v1\/drives\/[^/]+$/.test(url.pathname)) {
-      json(drive(url.pathname.split('/')[3], turn));
+      json(forked(url.pathname.split('/')[3], turn));
     } else if (url.pathname.startsWith('/v1/drives/') && PARTS[url.pathname.split('/')[4]]) {
       json(PARTS[url.pathname.split('/')[4]](turn));
     } else if (url.pathname.startsWith('/v1/')) {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { accessible, go, PATIENCE_MS, step, until } from './steps.mjs';
+import { accessible, addressOf, go, PATIENCE_MS, step, until } from './steps.mjs';
 
 const focused = (page) =>
   page.evaluate(() => {
@@ -90,8 +90,12 @@ export async function dialog(page, button, where) {
 
 /** Opens the wizard, and selects a kind of place with the arrow key. */
 async function begin(page, arrow, kind) {
-  await go(page, '#/drives');
-  await tab(page, 'Add drive');
+  await go(page, '#/');
+  await tab(page, 'Add');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'Add a drive or folder' }).waitFor();
+  await focusComes(page, 'Add a drive or folder');
+  await tab(page, 'Make a drive');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
   await focusComes(page, 'Add drive');
@@ -176,7 +180,7 @@ export async function keys(page, all) {
     ]);
     await other.close();
     other = await another(page);
-    await go(other, '#/add');
+    await go(other, '#/add/drive');
     await other.getByText('Your draft is back').waitFor();
     assert.equal(await other.getByLabel('Folder in the bucket').inputValue(), 'third');
     await fill(other, [
@@ -202,7 +206,7 @@ export async function keys(page, all) {
   });
 
   await step('a dialog takes the focus, and gives it back', async () => {
-    await go(page, '#/drive/second');
+    await go(page, addressOf('second', 'versions'));
     await page.getByRole('button', { name: 'Take snapshot' }).waitFor();
     await tab(page, 'Take snapshot');
     await page.keyboard.press('Enter');
@@ -220,7 +224,7 @@ export async function keys(page, all) {
   });
 
   await step('what takes the place of a button has its focus', async () => {
-    await go(page, '#/drive/second');
+    await go(page, addressOf('second'));
     await page.getByRole('button', { name: 'Pause uploads of second' }).waitFor();
     await tab(page, 'Pause uploads of second');
     for (const name of ['Resume uploads of second', 'Pause uploads of second']) {
@@ -234,6 +238,28 @@ export async function keys(page, all) {
       await page.keyboard.press('Enter');
       await focusComes(page, name);
     }
+  });
+
+  await step('further actions of a place are reached, and the focus comes back', async () => {
+    await go(page, '#/');
+    const more = page.getByRole('button', { name: 'More actions for second' });
+    await more.focus();
+    await page.keyboard.press('Enter');
+    await focusComes(page, 'Pause uploads of second');
+    await page.keyboard.press('ArrowUp');
+    await focusComes(page, 'Details of second');
+    await page.keyboard.press('Escape');
+    await focusComes(page, 'More actions for second');
+    await page.keyboard.press('ArrowUp');
+    await focusComes(page, 'Details of second');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'second' }).waitFor();
+    await focusComes(page, 'second');
+    // A person who goes through the tabs stays there.
+    await tab(page, 'Files');
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(() => document.title.startsWith('second, Files'));
+    await focusComes(page, 'Files');
   });
 
   await step('what goes on behind a question that was left tells when it fails', async () => {
@@ -251,7 +277,7 @@ export async function keys(page, all) {
       await failed;
       return route.fulfill({ status: 503, json: failure });
     });
-    await go(page, '#/drive/second');
+    await go(page, addressOf('second', 'versions'));
     await page.getByRole('button', { name: 'Take snapshot' }).waitFor();
     await tab(page, 'Take snapshot');
     await page.keyboard.press('Enter');
@@ -272,14 +298,18 @@ export async function keys(page, all) {
   await step('every button and link of every screen is reached', async () => {
     let reached = 0;
     for (const hash of [
-      '#/drives',
-      '#/drive/work',
-      '#/keep/work',
+      '#/',
+      addressOf('work'),
+      addressOf('work', 'files'),
+      addressOf('work', 'versions'),
+      addressOf('work', 'storage'),
+      addressOf('work', 'settings'),
       '#/activity',
-      '#/forks',
       '#/settings',
       '#/help',
       '#/add',
+      '#/add/drive',
+      '#/add-folder',
     ]) {
       await go(page, hash);
       // The screen has loaded its first data.

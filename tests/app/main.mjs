@@ -66,12 +66,14 @@ async function whole(chromium, dir) {
     await keys(page, all);
     await step('every screen is there in both looks', async () => {
       for (const [name, hash] of [
-        ['drives', '#/drives'],
+        ['drives', '#/'],
         ['activity', '#/activity'],
         ['settings', '#/settings'],
         ['help', '#/help'],
         ['help-page', '#/help/offline'],
         ['add', '#/add'],
+        ['add-drive', '#/add/drive'],
+        ['add-folder', '#/add-folder'],
       ]) {
         await go(page, hash);
         await page.waitForTimeout(800);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { step, until } from './steps.mjs';
+import { addressOf, step, until } from './steps.mjs';
 
 const PASSPHRASE = 'tangerine paperclip';
 
@@ -13,7 +13,7 @@ const groupsOf = (page) =>
 export async function making({ a, dir, page, panel }) {
   await step('whoever quits before a recovery key is written down is asked', async () => {
     await mkdir(join(dir, 'disk'));
-    await page.go('#/add');
+    await page.go('#/add/drive');
     await page.click('Disk or folder');
     await page.click('Continue');
     await page.type('Folder', join(dir, 'disk'));
@@ -44,12 +44,12 @@ export async function making({ a, dir, page, panel }) {
     assert.deepEqual(await groupsOf(page), groups);
 
     // Elsewhere in the window it can be lost just as easily.
-    await page.evaluate("location.hash = '#/drives'");
+    await page.evaluate("location.hash = '#/'");
     await page.click('Leave without the key');
     await panel.click('Quit');
     await page.says('The recovery key of vault is not written down yet');
     await page.click('Keep running');
-    await page.go('#/add');
+    await page.go('#/add/drive');
     await page.click('I have written it down');
     for (const label of await page.evaluate(
       "return [...document.querySelectorAll('.pair label')].map((one) => one.textContent)",
@@ -66,14 +66,15 @@ export async function making({ a, dir, page, panel }) {
 
 export async function screens({ page }) {
   await step('every screen of the window is there for everybody', async () => {
-    const all = ['#/drives', '#/drive/work', '#/keep/work', '#/activity', '#/forks', '#/settings', '#/help', '#/add'];
+    const tabs = ['overview', 'files', 'versions', 'storage', 'settings'].map((tab) => addressOf('work', tab));
+    const all = ['#/', ...tabs, '#/activity', '#/settings', '#/help', '#/add', '#/add/drive', '#/add-folder'];
     for (const hash of all) {
       await page.go(hash);
       // The screen has loaded its first data.
       await new Promise((done) => setTimeout(done, 800));
       await page.accessible(hash);
     }
-    await page.go('#/drives');
+    await page.go('#/');
     return `${all.length} of them`;
   });
 }

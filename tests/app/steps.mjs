@@ -54,6 +54,24 @@ export const go = async (page, hash) => {
   await page.locator('h1').waitFor();
 };
 
+/** The address of a tab of a drive or folder. */
+export const addressOf = (name, tab = 'overview') => `#/place/${encodeURIComponent(name)}/${tab}`;
+
+/** The row of a drive or folder on the first screen. */
+export const row = (page, name) =>
+  page
+    .getByRole('main')
+    .getByRole('listitem')
+    .filter({ has: page.getByRole('link', { name, exact: true }) });
+
+/** Chooses a further action of a row. */
+export async function choose(page, name, action) {
+  await row(page, name)
+    .getByRole('button', { name: `More actions for ${name}` })
+    .click();
+  await page.getByRole('menuitem', { name: action }).click();
+}
+
 /** No serious violation on this screen, in its current state. */
 export async function accessible(page, where) {
   await page.evaluate(AXE_SCRIPT);

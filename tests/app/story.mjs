@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { dialog } from './keys.mjs';
 import { Machine } from './machine.mjs';
-import { accessible, given, go, invalid, narrow, open, step, until } from './steps.mjs';
+import { accessible, addressOf, choose, given, go, invalid, narrow, open, row, step, until } from './steps.mjs';
 
 const PASSWORD = given('twelve signs or more');
 const PASSPHRASE = given('tangerine paperclip');
@@ -23,10 +23,10 @@ export async function save(path, content) {
 export async function wizard(page, all, shot) {
   const { stand, a } = all;
   await step('an empty start says what to do', async () => {
-    await page.getByRole('heading', { name: 'No drives yet' }).waitFor();
-    await accessible(page, 'Drives, empty');
+    await page.getByRole('heading', { name: 'Your files, here and in your own cloud' }).waitFor();
+    await accessible(page, 'Home, empty');
     await shot('empty');
-    await page.getByRole('link', { name: 'Add your first drive' }).click();
+    await page.getByRole('link', { name: 'Make a drive' }).click();
     await page.getByRole('heading', { level: 1, name: 'Add drive' }).waitFor();
     await accessible(page, 'wizard, store');
   });
@@ -155,12 +155,12 @@ export async function wizard(page, all, shot) {
     await page.keyboard.press('Escape');
     // The question is gone, and the browser is back where it was. It may merge two navigations into one.
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
-    await page.waitForFunction(() => location.hash.startsWith('#/add') && history.state?.at === 1);
+    await page.waitForFunction(() => location.hash.startsWith('#/add/drive') && history.state?.at === 1);
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
     await page.evaluate(() => history.back());
     await page.getByRole('button', { name: 'Leave without the key' }).click();
-    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
-    await go(page, '#/add');
+    await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
+    await go(page, '#/add/drive');
     await page.getByRole('heading', { name: 'Write down the recovery key' }).waitFor();
     assert.deepEqual(await page.locator('ol.groups code').allTextContents(), groups);
     await page.getByRole('button', { name: 'I have written it down' }).click();
@@ -194,10 +194,14 @@ export async function files(page, { a }) {
     await save(join(a.mnt, 'letters/2026/plan.txt'), 'north\n');
     await mkdir(join(a.mnt, 'films'));
     await save(join(a.mnt, 'films/one.mkv'), randomBytes(70 * MB));
-    await go(page, '#/drives');
+    await go(page, '#/');
     await a.ok('drive', 'sync', 'work');
-    await page.getByText('Everything uploaded').waitFor();
-    await accessible(page, 'Drives');
+    await page.getByRole('heading', { name: 'Everything is uploaded' }).waitFor();
+    await row(page, 'work').getByText('Ready', { exact: true }).waitFor();
+    await accessible(page, 'Home');
+    await row(page, 'work').getByRole('button', { name: 'More actions for work' }).click();
+    await accessible(page, 'Home, more actions');
+    await page.keyboard.press('Escape');
   });
 
   await step('while nothing is known yet, it does not say that there is nothing', async () => {
@@ -211,49 +215,54 @@ export async function files(page, { a }) {
     await page.reload();
     // Earlier data is marked as such.
     await page.getByText('Last known just now').waitFor();
-    assert.equal(await page.getByRole('button', { name: 'Close work' }).count(), 0);
-    await accessible(page, 'Drives, as they were');
+    assert.equal(await row(page, 'work').getByRole('button').count(), 0);
+    await accessible(page, 'Home, as it was');
     await page.evaluate(() => localStorage.clear());
     await page.reload();
-    await page.getByText('Loading drives').waitFor({ state: 'attached' });
+    await page.getByText('Loading your drives and folders').waitFor({ state: 'attached' });
     assert.equal(await page.evaluate(() => document.getAnimations().length), 0, 'nothing moves for whoever wants that');
     const { text, blank } = await page.evaluate(() => ({
       text: document.querySelector('main').innerText,
-      blank: document.querySelectorAll('.cards[aria-hidden=true] .skeleton').length,
+      blank: document.querySelectorAll('main [aria-hidden=true] .skeleton').length,
     }));
-    assert.ok(blank > 0 && !/No drives yet|not running|uploaded/.test(text), `${blank}: ${text}`);
-    await accessible(page, 'Drives, loading');
+    assert.ok(blank > 0 && !/your own cloud|not running|uploaded/.test(text), `${blank}: ${text}`);
+    await accessible(page, 'Home, loading');
     answer();
-    await page.getByText('Everything uploaded').waitFor();
+    await page.getByRole('heading', { name: 'Everything is uploaded' }).waitFor();
     assert.equal(await page.locator('.skeleton').count(), 0);
     await page.unroute('**/v1/overview');
   });
 
   await step('a drive is paused and resumed', async () => {
-    const card = page.getByRole('listitem').filter({ hasText: 'work' });
-    await card.getByRole('button', { name: 'Pause uploads of work' }).click();
+    const card = row(page, 'work');
+    await choose(page, 'work', 'Pause uploads of work');
     await card.getByText('Paused', { exact: true }).waitFor();
     await save(join(a.mnt, 'paused.txt'), 'later\n');
-    await card.getByText(/only on this computer$/).waitFor();
-    await card.getByText('Files that you save stay on this computer until uploads resume.').waitFor();
+    await card.getByText(/only here$/).waitFor();
+    await page.getByRole('heading', { name: /only on this computer$/ }).waitFor();
     await page
       .getByRole('navigation')
       .getByText(/^Paused by you, .* waiting$/)
       .waitFor();
     const paused = await a.status('work');
     assert.ok(paused.paused && paused.unpushed_bytes > 0, JSON.stringify(paused));
-    await card.getByRole('link', { name: 'Details of work' }).click();
-    assert.ok((await sameMap(page, a)).includes('dirty'), 'the map shows what waits');
-    await go(page, '#/drives');
-    await accessible(page, 'Drives, paused');
+    await accessible(page, 'Home, paused');
+    await card.getByRole('link', { name: 'work', exact: true }).click();
+    await page.getByText('Files that you save stay on this computer until uploads resume.').waitFor();
+    await accessible(page, 'Drive, paused');
     // Closing it now would leave changes only here, so the page asks.
-    const asked = await dialog(page, card.getByRole('button', { name: 'Close work' }), 'Close');
+    const asked = await dialog(page, page.getByRole('button', { name: 'Close work' }), 'Close');
     await asked.getByText(/exist only on this computer\..* other computers do not see them\.$/).waitFor();
     await page.keyboard.press('Escape');
-    await card.getByRole('button', { name: 'Resume uploads of work' }).click();
-    await card.getByRole('button', { name: 'Pause uploads of work' }).waitFor();
+    await page.getByRole('link', { name: 'Storage' }).click();
+    assert.ok((await sameMap(page, a)).includes('dirty'), 'the map shows what waits');
+    await page.getByRole('button', { name: 'Resume uploads of work' }).click();
+    await page.getByRole('button', { name: 'Pause uploads of work' }).waitFor();
     await a.ok('drive', 'sync', 'work');
-    await card.getByText('Everything uploaded').waitFor();
+    await page.goBack();
+    await page.getByRole('heading', { name: 'Everything is uploaded' }).waitFor();
+    await page.goBack();
+    await card.getByText(/^All uploaded/).waitFor();
     const resumed = await a.status('work');
     assert.ok(!resumed.paused && resumed.unpushed_bytes === 0, JSON.stringify(resumed));
   });
@@ -325,17 +334,48 @@ async function sameMap(page, a) {
 
 export async function detail(page, { a }, shot) {
   await step('the drive shows what the command line tells', async () => {
-    await page.getByRole('link', { name: 'work', exact: true }).click();
+    await row(page, 'work').getByRole('link', { name: 'work', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'work' }).waitFor();
+    await accessible(page, 'Drive');
+    await shot('drive');
+    await page.getByRole('link', { name: 'Storage' }).click();
     const cells = await sameMap(page, a);
     await page.getByRole('button', { name: 'Show as table' }).click();
     await until('the graph has a line', async () => (await line(page, 'up')).length > 2);
-    await accessible(page, 'Drive');
-    await shot('drive');
+    await accessible(page, 'Drive, Storage');
+    await shot('storage');
     return `${cells.length} cells`;
   });
 
+  await step('every tab survives a reload, Back and Forward, and says its name', async () => {
+    for (const [tab, title] of [
+      ['files', 'work, Files'],
+      ['versions', 'work, Versions'],
+      ['storage', 'work, Storage'],
+      ['settings', 'work, Settings'],
+      ['overview', 'work'],
+    ]) {
+      await go(page, addressOf('work', tab));
+      await page.waitForFunction((named) => document.title === `${named} · Holdall`, title);
+      await page.reload();
+      const current = page.getByRole('navigation', { name: 'work' }).locator('[aria-current=page]');
+      await current.waitFor();
+      assert.equal((await current.innerText()).trim().toLowerCase(), tab);
+      assert.equal(await page.title(), `${title} · Holdall`);
+    }
+    await page.goBack();
+    await page.waitForFunction(() => document.title.startsWith('work, Settings'));
+    await page.goForward();
+    await page.waitForFunction(() => document.title.startsWith('work ·'));
+    // Addresses of earlier versions lead there too.
+    await go(page, '#/keep/work');
+    await page.waitForFunction((to) => location.hash === to, addressOf('work', 'files'));
+    await go(page, '#/drive/work');
+    await page.waitForFunction((to) => location.hash === to, addressOf('work'));
+  });
+
   await step('a check reads everything', async () => {
+    await go(page, addressOf('work', 'settings'));
     await page.getByRole('button', { name: 'Check now' }).click();
     await page
       .getByText(/All is well: \d+ objects checked/)
@@ -344,6 +384,7 @@ export async function detail(page, { a }, shot) {
   });
 
   await step('room is given back, and what is kept stays', async () => {
+    await go(page, addressOf('work', 'storage'));
     const asked = await dialog(page, page.getByRole('button', { name: 'Free up space' }), 'Free up space');
     await asked.getByRole('button', { name: 'Free up space' }).click();
     await page.getByText(/ freed\. /).waitFor();
@@ -354,7 +395,7 @@ export async function detail(page, { a }, shot) {
 
 export async function keep(page, { a }, shot) {
   await step('a folder is kept, after its size was told', async () => {
-    await go(page, '#/keep/work');
+    await go(page, addressOf('work', 'files'));
     await page.getByRole('heading', { name: 'Nothing kept offline' }).waitFor();
     const photos = page.getByRole('treeitem', { name: /^photos/ });
     await photos.waitFor();
@@ -414,7 +455,7 @@ export async function keep(page, { a }, shot) {
   });
 
   await step('the map shows what is kept', async () => {
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work', 'storage'));
     const cells = await sameMap(page, a);
     const states = [...new Set(cells)].sort();
     assert.ok(states.includes('pinned') && states.includes('absent'), states.join());
@@ -427,29 +468,35 @@ export async function keep(page, { a }, shot) {
 }
 
 /** Without this, saved data is uploaded within half a minute. */
-const uploadNow = (page) => page.getByRole('button', { name: 'Upload now' }).first().click();
+async function uploadNow(page) {
+  await go(page, addressOf('work'));
+  await page.getByRole('button', { name: 'Upload now' }).click();
+}
 
 export async function network(page, { a, stand }, shot) {
   await step('without a network it says Offline, and what waits', async () => {
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work'));
     await stand.cut();
     await save(join(a.mnt, 'letters/2026/by-train.txt'), randomBytes(3 * MB));
     await uploadNow(page);
-    await go(page, '#/drives');
-    const card = page.getByRole('listitem').filter({ hasText: 'work' });
+    await page.getByText('Your files are safe on this computer; uploads wait.').waitFor();
+    await accessible(page, 'Drive, offline');
+    await shot('drive-offline');
+    await go(page, '#/');
+    const card = row(page, 'work');
     await card.getByText('Offline', { exact: true }).waitFor();
-    await card.getByText(/only on this computer$/).waitFor();
-    await card.getByText('Your files are safe on this computer; uploads wait.').waitFor();
-    assert.equal(await card.getByText('Everything uploaded').count(), 0, 'green while something is unsent');
+    await card.getByText(/only here$/).waitFor();
+    await page.getByText('work waits for its server.').waitFor();
+    assert.equal(await page.getByText('Everything is uploaded').count(), 0, 'green while something is unsent');
     await page
       .getByRole('navigation')
       .getByText(/^Offline, .* waiting$/)
       .waitFor();
-    await accessible(page, 'Drives, offline');
+    await accessible(page, 'Home, offline');
     await shot('offline');
     // Pinned files are still there.
     assert.equal((await readFile(join(a.mnt, 'photos/3.jpg'))).length, 2 * MB);
-    await card.getByRole('link', { name: 'Details of work' }).click();
+    await go(page, addressOf('work', 'storage'));
     // The queue shows what was tried, why that failed, and when it is tried again.
     const queue = page.locator('section', { has: page.getByRole('heading', { name: 'Upload queue' }) });
     const tried = queue
@@ -463,23 +510,28 @@ export async function network(page, { a, stand }, shot) {
     assert.match(next, /\d:\d\d/);
     const states = await sameMap(page, a);
     assert.ok(states.includes('failed'), 'the map shows what could not be uploaded');
-    await accessible(page, 'Drive, offline');
-    await shot('drive-offline');
+    await accessible(page, 'Storage, offline');
+    await shot('storage-offline');
   });
 
   await step('with the network back it is uploaded', async () => {
     await stand.restore();
+    await go(page, addressOf('work'));
     await uploadNow(page);
+    await page.getByRole('heading', { name: 'Everything is uploaded' }).waitFor();
+    await go(page, addressOf('work', 'storage'));
     await page.getByText('Nothing waiting: everything is uploaded').waitFor();
-    await go(page, '#/drives');
-    await page.getByText('Everything uploaded').waitFor();
+    await go(page, '#/');
+    await row(page, 'work')
+      .getByText(/^All uploaded/)
+      .waitFor();
     await page.getByRole('navigation').getByText('All changes uploaded').waitFor();
   });
 }
 
 export async function snapshot(page, { a }, shot) {
   await step('a snapshot is taken and looked at', async () => {
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work', 'versions'));
     const take = await dialog(page, page.getByRole('button', { name: 'Take snapshot' }), 'Take snapshot');
     await take.getByLabel('Name').fill('before');
     await page.keyboard.press('Enter');
@@ -495,9 +547,11 @@ export async function snapshot(page, { a }, shot) {
         if (text === 'north\n') return mount;
       }
     });
-    await page.getByText('Since it was opened').waitFor();
     await page.getByRole('cell', { name: /^before/ }).waitFor();
+    await go(page, addressOf('work'));
     await page.getByText('This is the snapshot “before”; close the drive and open it again').waitFor();
+    await go(page, addressOf('work', 'versions'));
+    await page.getByRole('cell', { name: /^before/ }).waitFor();
     await shot('snapshots');
     return at;
   });
@@ -509,13 +563,14 @@ export async function snapshot(page, { a }, shot) {
     await clone.getByLabel('Name of the new drive').fill('then');
     await clone.getByRole('button', { name: 'Create drive' }).click();
     await clone.waitFor({ state: 'detached' });
-    await go(page, '#/drive/then');
+    await go(page, addressOf('then'));
     await page.getByRole('button', { name: 'Open then' }).click();
     const at = await until('it is mounted', async () => (await a.status('then')).mountpoint);
     assert.equal(await readFile(join(at, 'letters/2026/plan.txt'), 'utf8'), 'north\n');
     await a.ok('drive', 'close', 'then', '--wait');
     const { size_bytes: before } = await a.status('then');
     const larger = before + 64 * 1024 ** 2;
+    await go(page, addressOf('then', 'settings'));
     const grow = await dialog(page, page.getByRole('button', { name: 'Grow drive' }), 'Grow drive');
     const verb = grow.getByRole('button', { name: 'Grow drive' });
     await grow.getByLabel('Size').fill('1 MiB');
@@ -530,9 +585,9 @@ export async function snapshot(page, { a }, shot) {
     const asked = await dialog(page, page.getByRole('button', { name: 'Remove drive from this computer' }), 'Remove');
     await asked.getByText('Its data stays in its store.').waitFor();
     await asked.getByRole('button', { name: 'Remove drive from this computer' }).click();
-    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
     await until('it is gone', async () => (await a.ok('drive', 'list')).every((drive) => drive.name !== 'then'));
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work', 'versions'));
     await page.getByRole('button', { name: 'Close work' }).waitFor();
   });
 
@@ -557,7 +612,7 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     // The other device has its own connection to the server, and its own browser.
     await b.start();
     const there = await open(page.context().browser(), await b.web());
-    await there.getByRole('link', { name: 'Add your first drive' }).click();
+    await there.getByRole('link', { name: 'Use an existing drive' }).click();
     await there.getByLabel('S3 bucket').check();
     await there.getByRole('button', { name: 'Continue' }).click();
     await there.getByLabel('Another S3 server').check();
@@ -617,14 +672,18 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     await b.ok('drive', 'close', 'work', '--wait');
     await stand.restore();
     await uploadNow(page);
-    await go(page, '#/drives');
-    await page.getByRole('listitem').getByText('Conflict', { exact: true }).waitFor();
-    await accessible(page, 'Drives, conflict');
+    await go(page, '#/');
+    await row(page, 'work').getByText('Conflict', { exact: true }).waitFor();
+    await page
+      .getByRole('region', { name: /^Needs you/ })
+      .getByText('work has two versions')
+      .waitFor();
+    await accessible(page, 'Home, conflict');
     await shot('conflict');
   });
 
   await step('both versions are kept', async () => {
-    await go(page, '#/forks');
+    await page.getByRole('link', { name: 'Compare: work' }).click();
     await page.getByRole('button', { name: 'Keep both' }).waitFor();
     // The size of the files of the first version is known. Of the other one, which is not mounted here, only its total size.
     await page.getByText(/^\d.* MiB of 512 MiB$/).waitFor();
@@ -634,11 +693,11 @@ export async function fork(page, { a, b, stand, recovery }, shot, shotOf) {
     const both = await dialog(page, page.getByRole('button', { name: 'Keep both' }), 'Keep both');
     await both.getByLabel('Name of the drive').fill('work-mine');
     await both.getByRole('button', { name: 'Make it a drive' }).click();
-    await page.getByRole('heading', { name: 'No forks' }).waitFor();
-    await go(page, '#/drives');
+    await page.getByText('Every drive has one version.').waitFor();
+    await go(page, '#/');
     // Both are open, without a click.
     for (const name of ['work', 'work-mine'])
-      await page.getByRole('button', { name: `Close ${name}`, exact: true }).waitFor();
+      await page.getByRole('button', { name: `Copy path of ${name}`, exact: true }).waitFor();
     for (const name of ['work', 'work-mine'])
       await until('it is mounted', async () => (await a.status(name)).mountpoint);
     const [theirs, mine] = [await a.status('work'), await a.status('work-mine')];
@@ -847,30 +906,33 @@ export async function security(page, { a, stand, dir }, shot) {
     await region.getByText('None yet. Adding a drive saves its login here.').waitFor();
     assert.deepEqual(await a.ok('store', 'list'), []);
 
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work'));
     await save(join((await a.status('work')).mountpoint, 'letters/2026/late.txt'), 'late\n');
     await uploadNow(page);
     await page.getByRole('button', { name: 'Log in' }).waitFor();
 
     // At a glance: what is wrong, what it means, and what to do; and nothing is green.
-    await go(page, '#/drives');
-    const card = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: 'work', exact: true }) });
+    await page.getByText("Log in to the store again: on the drive's page, or under Settings, Security.").waitFor();
+    await go(page, '#/');
+    const card = row(page, 'work');
     await card.getByText('Needs attention', { exact: true }).waitFor();
-    await card.getByText('Its store refuses access.').waitFor();
-    await card.getByText('Changes that are not uploaded yet stay on this computer.').waitFor();
-    await card.getByText("Log in to the store again: on the drive's page, or under Settings, Security.").waitFor();
-    await card.getByText(/only on this computer$/).waitFor();
-    assert.equal(await card.getByText('Everything uploaded').count(), 0);
+    const needs = page.getByRole('region', { name: /^Needs you/ });
+    await needs
+      .getByText('Its store refuses access. Changes that are not uploaded yet stay on this computer.')
+      .first()
+      .waitFor();
+    await needs.getByRole('button', { name: 'Log in to the store of work', exact: true }).waitFor();
+    await card.getByText(/only here$/).waitFor();
+    assert.equal(await page.getByText('Everything is uploaded').count(), 0);
     // The open fork may also have something to upload: the file system's own writes.
     await page
       .getByRole('navigation')
       .getByText(/(1 drive needs|2 drives need) attention/)
       .waitFor();
-    await accessible(page, 'Drives, needs attention');
+    await accessible(page, 'Home, needs attention');
     await shot('attention');
-    await card.getByRole('link', { name: 'Details of work' }).click();
-
-    const asked = await dialog(page, page.getByRole('button', { name: 'Log in' }), 'Log in');
+    const logIn = needs.getByRole('button', { name: 'Log in to the store of work', exact: true });
+    const asked = await dialog(page, logIn, 'Log in');
     const verb = asked.getByRole('button', { name: 'Log in' });
     assert.ok(await verb.isDisabled(), 'nothing was typed');
     await asked.getByLabel('Access key ID').fill(stand.access_key);
@@ -881,7 +943,9 @@ export async function security(page, { a, stand, dir }, shot) {
     await asked.getByLabel('Secret access key').fill(stand.secret_key);
     await verb.click();
     await asked.waitFor({ state: 'detached' });
-    await page.getByText('Nothing waiting: everything is uploaded').waitFor();
+    await row(page, 'work')
+      .getByText(/^All uploaded/)
+      .waitFor();
     assert.equal((await a.ok('store', 'list')).length, 1);
 
     // New keys for a store that is in use.
@@ -896,14 +960,15 @@ export async function security(page, { a, stand, dir }, shot) {
 /** Removes the second drive, with its changes that exist only on this computer. */
 export async function lose(page, { a }) {
   await step('who removes a drive with something unsent is told what is lost, on the button itself', async () => {
-    await go(page, '#/drive/second');
+    await go(page, addressOf('second'));
     await page.getByRole('button', { name: 'Pause uploads of second' }).click();
     await page.getByRole('button', { name: 'Resume uploads of second' }).waitFor();
     await save(join((await a.status('second')).mountpoint, 'lost.bin'), randomBytes(3 * MB));
     await until('something is only here', async () => (await a.status('second')).unpushed_bytes > 3 * MB);
-    await until('the page knows it', async () => /Only on this computer\s+[\d.]+ MiB/.test(await overview(page)));
+    await until('the page knows it', async () => /[\d.]+ MiB only on this computer/.test(await overview(page)));
     await page.getByRole('button', { name: 'Close second' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).last().click();
+    await go(page, addressOf('second', 'settings'));
     const remove = page.getByRole('button', { name: 'Remove drive from this computer' });
     await remove.waitFor();
     const asked = await dialog(page, remove, 'Remove, unsent');
@@ -912,7 +977,7 @@ export async function lose(page, { a }) {
     assert.ok(await verb.isDisabled(), 'not before its name is typed');
     await asked.getByLabel('Type second to continue').fill('second');
     await verb.click();
-    await page.getByRole('heading', { level: 1, name: 'Drives' }).waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
     await until('it is gone', async () => (await a.ok('drive', 'list')).every((drive) => drive.name !== 'second'));
     await page.getByRole('link', { name: 'second', exact: true }).waitFor({ state: 'detached' });
   });
@@ -921,7 +986,7 @@ export async function lose(page, { a }) {
 /** A button removes what a crash has left, and the drive is as before. */
 export async function crash(page, { a, stand }) {
   await step('what a crash has left is found, and repaired', async () => {
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work'));
     const { mountpoint, store } = await a.status('work');
     await save(join(mountpoint, 'letters/2026/saved.txt'), 'saved\n');
     // The next daemon would continue with all of it if it could open the drive.
@@ -931,7 +996,7 @@ export async function crash(page, { a, stand }) {
     await until('it cannot be opened again', async () => (await a.status('work')).needs_login);
     assert.ok((await readFile('/proc/mounts', 'utf8')).includes(` ${mountpoint} `), 'it has left a mount');
     // No request was refused: the page says what is missing and what to do, in its own words.
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work'));
     await page
       .getByText(/^There are no credentials for /)
       .first()
@@ -969,7 +1034,7 @@ export async function crash(page, { a, stand }) {
   });
 
   await step('and the drive opens with all that was saved', async () => {
-    await go(page, '#/drive/work');
+    await go(page, addressOf('work'));
     const asked = await dialog(page, page.getByRole('button', { name: 'Log in' }), 'Log in');
     await asked.getByLabel('Access key ID').fill(stand.access_key);
     await asked.getByLabel('Secret access key').fill(stand.secret_key);
@@ -982,16 +1047,17 @@ export async function crash(page, { a, stand }) {
   });
 }
 
-const overview = (page) => page.getByRole('region', { name: 'Overview' }).innerText();
+const overview = (page) => page.getByRole('main').innerText();
 
 export async function down(page, { a }, shot) {
   await step('a daemon that is gone is told, with how to start it', async () => {
-    await go(page, '#/drives');
-    const card = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: 'work', exact: true }) });
-    await card.getByRole('button', { name: 'Close work' }).waitFor();
+    await go(page, '#/');
+    const card = row(page, 'work');
+    const files = card.getByRole('button', { name: 'Copy path of work', exact: true });
+    await files.waitFor();
     const port = new URL(page.url()).port;
-    await go(page, '#/drive/work');
-    const promises = page.locator('main :is(.chip, .done)');
+    await go(page, addressOf('work', 'storage'));
+    const promises = page.locator('main :is(.badge, .done)');
     await promises.first().waitFor();
     await a.ok('daemon', 'stop');
     await page.getByRole('heading', { name: 'Background service is not running' }).waitFor();
@@ -1000,13 +1066,13 @@ export async function down(page, { a }, shot) {
       all.map((one) => `${getComputedStyle(one).color} ${getComputedStyle(one).filter}`),
     );
     assert.ok(looks.length > 0 && new Set(looks).size === 1 && looks[0].endsWith(' grayscale(1)'), looks.join());
-    await go(page, '#/drives');
+    await go(page, '#/');
     // Earlier data is marked as such: with its age, without a promising colour, and without buttons that cannot work.
     await page.getByText(/^Last known /).waitFor();
     await card.waitFor();
-    assert.equal(await card.getByRole('button', { name: /Close|Pause/ }).count(), 0);
+    assert.equal(await card.getByRole('button').count(), 0);
     const colours = await card
-      .locator('.safety, .chip')
+      .locator('.line, .badge')
       .evaluateAll((all) => all.map((one) => getComputedStyle(one).color));
     assert.equal(new Set(colours).size, 1, colours.join());
     await accessible(page, 'daemon down');
@@ -1014,7 +1080,7 @@ export async function down(page, { a }, shot) {
 
     // A new daemon uses the same port, and knows this browser.
     await a.ok('status');
-    await until('the page goes on by itself', () => card.getByRole('button', { name: 'Close work' }).isVisible());
+    await until('the page goes on by itself', () => files.isVisible());
     assert.equal(new URL(page.url()).port, port);
 
     // Stopping the pages ends the sessions. The new address signs this browser in again, with everything it had kept.
@@ -1027,8 +1093,8 @@ export async function down(page, { a }, shot) {
     await accessible(page, 'session ended');
     const other = await page.context().newPage();
     await other.goto(url);
-    await other.getByRole('button', { name: 'Close work', exact: true }).waitFor();
-    await until('the first page goes on too', () => card.getByRole('button', { name: 'Close work' }).isVisible());
+    await row(other, 'work').getByRole('button', { name: 'Copy path of work', exact: true }).waitFor();
+    await until('the first page goes on too', () => files.isVisible());
     await other.close();
   });
 }
@@ -1048,7 +1114,7 @@ export async function elsewhere(page, { a, dir }, shotOf) {
     await shotOf(there, 'sign-in');
     await there.getByLabel('Password').fill(PASSWORD);
     await there.keyboard.press('Enter');
-    await there.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    await row(there, 'work').getByRole('button', { name: 'Copy path of work', exact: true }).waitFor();
     // It works like the pages on this computer: a change there takes effect.
     await there.evaluate(() => (location.hash = '#/settings'));
     const network = there.getByRole('region', { name: 'Network' });
@@ -1073,23 +1139,23 @@ export async function activity(page) {
       return kinds.length > 0 && kinds.every((kind) => kind === 'Conflict');
     });
     await page.getByLabel('Kind').selectOption('All');
-    await page.getByLabel('Drive', { exact: true }).selectOption('second');
+    await page.getByLabel('Drive or folder', { exact: true }).selectOption('second');
     await page.getByRole('article').filter({ hasText: 'second' }).first().waitFor();
     await accessible(page, 'Activity');
-    await page.getByLabel('Drive', { exact: true }).selectOption('All');
+    await page.getByLabel('Drive or folder', { exact: true }).selectOption('All');
   });
 }
 
 /** Both computers save something of their own, while the other one takes the drive over. */
 async function parted(page, { a, b, stand }, here, there) {
-  await go(page, '#/drive/work');
+  await go(page, addressOf('work'));
   await page.getByRole('button', { name: 'Close work' }).waitFor();
   await stand.cut();
   await save(join((await a.status('work')).mountpoint, 'letters/2026', here), 'from a, again\n');
   await uploadNow(page);
-  const at = join(b.dir, 'again');
-  await b.ok('drive', 'open', 'work', '--at', at, '--take-over', '--yes');
-  await save(join(at, 'letters/2026', there), 'from b, again\n');
+  const mounted = join(b.dir, 'again');
+  await b.ok('drive', 'open', 'work', '--at', mounted, '--take-over', '--yes');
+  await save(join(mounted, 'letters/2026', there), 'from b, again\n');
   await b.ok('drive', 'close', 'work', '--wait');
   await stand.restore();
   await uploadNow(page);
@@ -1100,7 +1166,7 @@ export async function again(page, all, shot) {
   await step('the other version is used; the fork is looked at, and deleted', async () => {
     const letters = () => lettersOf(a, 'work');
     await parted(page, all, 'draft.txt', 'final.txt');
-    await go(page, '#/forks');
+    await go(page, addressOf('work', 'versions'));
     const use = await dialog(
       page,
       page.getByRole('button', { name: 'Use the current version' }),
@@ -1137,14 +1203,14 @@ export async function again(page, all, shot) {
     assert.ok(await verb.isDisabled(), 'not before its name is typed');
     await asked.getByLabel('Type work to continue').fill('work');
     await verb.click();
-    await page.getByRole('heading', { name: 'No forks' }).waitFor();
+    await page.getByText('Every drive has one version.').waitFor();
     assert.deepEqual(await a.ok('drive', 'forks', 'work'), []);
   });
 
   await step('this version is used, where the drive was, and the other one stays', async () => {
     await parted(page, all, 'mine.txt', 'theirs.txt');
     const { mountpoint } = await a.status('work');
-    await go(page, '#/forks');
+    await go(page, addressOf('work', 'versions'));
     const use = await dialog(page, page.getByRole('button', { name: 'Use this fork' }), 'Use this fork');
     await use.getByText(/^The fork from \S+ \(this computer\), .* becomes a separate drive/).waitFor();
     await use.getByText('work will be closed for this. Close its files first.').waitFor();
@@ -1154,7 +1220,7 @@ export async function again(page, all, shot) {
     await use.getByLabel('Name of the drive').fill('work-here');
     await use.getByRole('button', { name: 'Make it a drive' }).click();
     await use.waitFor({ state: 'detached' });
-    await page.getByRole('heading', { name: 'No forks' }).waitFor();
+    await page.getByText('Every drive has one version.').waitFor();
     await until(
       'the fork is open where the drive was',
       async () => (await a.status('work-here')).mountpoint === mountpoint,
@@ -1165,9 +1231,9 @@ export async function again(page, all, shot) {
 
     // The other version is a click away. This one is put away, so that the rest has only one of the two drives.
     await a.ok('drive', 'close', 'work-here', '--wait');
-    await go(page, '#/drives');
+    await go(page, '#/');
     await page.getByRole('button', { name: 'Open work', exact: true }).click();
-    await page.getByRole('button', { name: 'Close work', exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Copy path of work', exact: true }).waitFor();
     assert.ok((await lettersOf(a, 'work')).includes('theirs.txt'));
   });
 }
@@ -1182,7 +1248,7 @@ export async function place(page, { a }, shot) {
     const shelf = join(a.dir, 'shelf');
     await mkdir(join(shelf, 'letters'), { recursive: true });
     await writeFile(join(shelf, 'plan.txt'), "somebody else's");
-    await go(page, '#/add');
+    await go(page, '#/add/drive');
     await page.getByLabel('Disk or folder').check();
     await page.getByRole('button', { name: 'Continue' }).click();
     const field = page.getByLabel('Folder', { exact: true });

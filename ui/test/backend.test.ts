@@ -3,7 +3,6 @@ import { Refused, failureOf, type StreamState } from '../src/backend/backend';
 import { HttpBackend } from '../src/backend/http';
 import { events, lines } from '../src/backend/lines';
 import { TauriBackend, type TauriCore } from '../src/backend/tauri';
-import { href, parse, type Route } from '../src/lib/route-parse';
 import { t, type TextKey } from '../src/lib/text';
 import { inline } from '../tools/texts';
 
@@ -182,28 +181,6 @@ describe('the daemon by way of the desktop app', () => {
     await expect(openDirectory('/etc')).rejects.toMatchObject({ failure });
     await desktop.stay();
     expect(asked.at(-1)).toBe('stay');
-  });
-});
-
-describe('the way', () => {
-  it('there is the way back', () => {
-    const routes: Route[] = [
-      { screen: 'drives' },
-      { screen: 'drive', name: 'a b/ü%' },
-      { screen: 'keep', name: null },
-      { screen: 'keep', name: 'x' },
-      { screen: 'add' },
-      { screen: 'activity', drive: null },
-      { screen: 'activity', drive: 'x' },
-      { screen: 'forks' },
-      { screen: 'settings' },
-      { screen: 'help', page: null },
-      { screen: 'help', page: 'offline' },
-    ];
-    for (const route of routes) expect(parse(href(route))).toEqual(route);
-    for (const nonsense of ['', '#', '#/nowhere', '#/drive', '#/drive/'])
-      expect(parse(nonsense)).toEqual({ screen: 'drives' });
-    expect(parse('#/drive/%')).toEqual({ screen: 'drive', name: '%' });
   });
 });
 

@@ -1,7 +1,7 @@
 //! A backend that answers as a test says, and remembers what it was asked.
 
 import { Refused, type Backend, type Following, type Method, type StreamListener } from '../src/backend/backend';
-import type { Card, Code, Failure, Overview } from '../src/backend/shapes';
+import type { Card, Code, DriveStatus, Failure, FolderStatus, Overview } from '../src/backend/shapes';
 
 type Answer = (body: unknown, following: Following) => unknown;
 
@@ -74,3 +74,22 @@ export const overview = (...drives: Card[]) =>
     paused_until: null,
     drives,
   }) as unknown as Overview;
+
+export function folder(name: string, changes: Partial<FolderStatus> = {}): FolderStatus {
+  return {
+    ...{ name, uuid: 'u', url: 'https://cloud.example.org/files/me', kind: 'dav', state: 'Ready', reason: null },
+    ...{ advice: null, since: '2026-11-20T10:00:00Z', paused: false, needs_login: false, draining: false },
+    ...{ unsent: false, mountpoint: `/home/me/Holdall/${name}`, read_only: false },
+    ...{ passthrough: { on: true, why: null }, known_files: 10, cached_bytes: 0, dirty_bytes: 0 },
+    ...{ queue: { waiting: 0, uploading: 0, failed: 0, in_use: 0 }, conflicts: 0, held_deletions: 0 },
+    ...{ pinned_bytes: 0, requests: { get: 0, put: 0, head: 0, list: 0, delete: 0 } },
+    ...{ sent_bytes: 0, received_bytes: 0, last_uploaded_at: null, daemon_pid: 1 },
+    ...changes,
+  };
+}
+
+export const forked = (name: string, ...devices: string[]) =>
+  ({
+    ...{ name, store: 's3://bucket', needs_login: false },
+    forks: devices.map((device, index) => ({ uuid: String(index), taken_by: device })),
+  }) as unknown as DriveStatus;

@@ -6,6 +6,7 @@ import type * as api from './shapes';
 
 const drive = (name: string, rest = '') => `/v1/drives/${encodeURIComponent(name)}${rest}`;
 const fork = (name: string, of: string, rest = '') => drive(name, `/forks/${encodeURIComponent(of)}${rest}`);
+const folder = (name: string, rest = '') => `/v1/folders/${encodeURIComponent(name)}${rest}`;
 
 export class Client {
   constructor(readonly backend: Backend) {}
@@ -65,6 +66,21 @@ export class Client {
     this.post<api.Pin[]>('/v1/pins', pin, following);
   unpin = (what: { paths?: string[]; drive?: string }) => this.post<api.Pin[]>('/v1/pins/remove', what);
 
+  folders = () => this.get<api.FolderStatus[]>('/v1/folders');
+  openFolder = (open: api.OpenFolder, following?: Following) =>
+    this.post<api.FolderOpened>('/v1/folders', open, following);
+  closeFolder = (name: string) => this.post<api.FolderClosed>(folder(name, '/close'), { wait: false });
+  pauseFolder = (name: string) => this.post<api.FolderStatus>(folder(name, '/pause'));
+  resumeFolder = (name: string) => this.post<api.FolderStatus>(folder(name, '/resume'));
+  syncFolder = (name: string) => this.post<api.FolderStatus>(folder(name, '/sync'));
+  forgetFolder = (name: string, forget: api.ForgetFolder) => this.post(folder(name, '/forget'), forget);
+  folderQueue = (name: string) => this.get<api.FolderQueue>(folder(name, '/queue'));
+  conflicts = (name: string) => this.get<api.FolderConflict[]>(folder(name, '/conflicts'));
+  keepVersion = (name: string, keep: api.KeepVersion) => this.post(folder(name, '/conflicts/keep'), keep);
+  deletions = (name: string) => this.get<api.HeldDeletions>(folder(name, '/deletions'));
+  acceptDeletions = (name: string) => this.post<api.DeletionsSettled>(folder(name, '/deletions/accept'));
+  restoreDeletions = (name: string) => this.post<api.DeletionsSettled>(folder(name, '/deletions/restore'));
+
   logins = () => this.get<api.StoreLogin[]>('/v1/stores');
   logIn = (store: string, credentials: api.StoreCredentials) =>
     this.post<api.StoreLogin>('/v1/stores/login', { store, credentials });
@@ -82,16 +98,19 @@ export class Client {
     limit,
     before,
     drive,
+    folder,
     kind,
   }: {
     limit: number;
     before?: number;
     drive?: string | null;
+    folder?: string | null;
     kind?: string;
   }) => {
     const query = new URLSearchParams({ limit: String(limit) });
     if (before !== undefined) query.set('before', String(before));
     if (drive) query.set('drive', drive);
+    if (folder) query.set('folder', folder);
     if (kind) query.set('kind', kind);
     return this.get<api.ActivityRow[]>(`/v1/activity?${query.toString()}`);
   };

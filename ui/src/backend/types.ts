@@ -838,7 +838,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Events, beginning with the status of every drive */
+        /** Events, beginning with the status of every drive and folder */
         get: operations["get_events"];
         put?: never;
         post?: never;
@@ -859,6 +859,264 @@ export interface paths {
         put?: never;
         /** Frees the cache of files that are in the store */
         post: operations["post_evict"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The status of all folders */
+        get: operations["get_folders"];
+        put?: never;
+        /** Mounts the files at an address as a folder, or opens a known folder again */
+        post: operations["post_folders"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** The status of a folder */
+        get: operations["get_folders_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Unmounts a folder; uploads continue in the background, or are waited for */
+        post: operations["post_folders_name_close"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/conflicts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** Files of an open folder of which both versions are kept */
+        get: operations["get_folders_name_conflicts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/conflicts/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Settles a conflict; answers with those that are left */
+        post: operations["post_folders_name_conflicts_keep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/deletions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** Files of an open folder that were deleted at the remote, until a person has confirmed it */
+        get: operations["get_folders_name_deletions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/deletions/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Deletes these files here too */
+        post: operations["post_folders_name_deletions_accept"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/deletions/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Uploads these files again */
+        post: operations["post_folders_name_deletions_restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/forget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Removes a folder from this device; its files at the remote stay */
+        post: operations["post_folders_name_forget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Pauses a folder's uploads */
+        post: operations["post_folders_name_pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** The upload queue of a folder */
+        get: operations["get_folders_name_queue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Resumes a folder's uploads */
+        post: operations["post_folders_name_resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/folders/{name}/sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Uploads all changes of a folder and waits until they are at the remote */
+        post: operations["post_folders_name_sync"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1279,6 +1537,13 @@ export interface components {
             /** @constant */
             do: "wait_longer";
         } | {
+            /** @description What to do. */
+            command: components["schemas"]["FolderCommand"];
+            /** @constant */
+            do: "folder";
+            /** @description The folder's name. */
+            folder: string | null;
+        } | {
             /** @constant */
             do: "snapshots";
             /** @description The drive's name. */
@@ -1404,13 +1669,15 @@ export interface components {
             do: "choose_mount_point";
         };
         /** @description Kinds of activity. */
-        ActivityKind: "opened" | "closed" | "uploaded" | "collected" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive";
+        ActivityKind: "opened" | "closed" | "uploaded" | "collected" | "snapshot" | "pin" | "conflict" | "network" | "attention" | "drive" | "folder" | "deletions";
         /** @description Something that happened. */
         ActivityRow: {
             /** @description When it happened. */
             at: string;
             /** @description The drive that it is about. */
             drive: string | null;
+            /** @description The folder that it is about. */
+            folder?: string | null;
             /**
              * Format: uint64
              * @description Later rows have higher numbers.
@@ -1444,7 +1711,7 @@ export interface components {
             /** @description The address of its store. */
             store: string;
         };
-        /** @description What to do about the state of a drive. */
+        /** @description What to do about the state of a drive or folder. */
         Advice: {
             /** @description What to do, for people at a terminal: the sentences of `actions`. */
             action: string;
@@ -1463,7 +1730,7 @@ export interface components {
         };
         /** @description How to attach a drive to the kernel. */
         AttachMode: "auto" | "nbd" | "loop";
-        /** @description One figure for each kind of request to the store, since the drive was opened. */
+        /** @description One figure for each kind of request to the store or remote, since the drive or folder was opened. */
         ByKind: {
             /**
              * Format: uint64
@@ -2049,6 +2316,24 @@ export interface components {
             /** @description Its version. */
             version: string;
         };
+        /** @description What came of held deletions. */
+        DeletionsSettled: {
+            /**
+             * Format: uint64
+             * @description Files that cannot be restored, because not all of their bytes are here.
+             */
+            lost: number;
+            /**
+             * Format: uint64
+             * @description Files that are gone here too.
+             */
+            removed: number;
+            /**
+             * Format: uint64
+             * @description Files that are uploaded again.
+             */
+            restored: number;
+        };
         /** @description The result of looking for problems on this computer. */
         Diagnosis: {
             /** @description Everything that was checked, problems first. */
@@ -2138,7 +2423,7 @@ export interface components {
              */
             total_bytes: number;
         };
-        /** @description The state of a drive. */
+        /** @description The state of a drive or folder. */
         DriveState: "Ready" | "Connecting" | "Syncing" | "Offline" | "Paused" | "Recovering" | "Read-only" | "Conflict" | "Needs attention" | "Closed";
         /** @description The status of a drive. Times are RFC 3339. Figures of a drive that is not open are the last known ones, or 0. */
         DriveStatus: {
@@ -2388,7 +2673,7 @@ export interface components {
         /** @description How much of an entry is on this device. */
         EntryState: "online_only" | "available" | "always_keep" | "partly";
         /** @description An event. */
-        Event: components["schemas"]["DriveStatus"] | {
+        Event: components["schemas"]["DriveStatus"] | components["schemas"]["FolderStatus"] | {
             /** @constant */
             event: "removed";
             /** @description Its name. */
@@ -2398,7 +2683,7 @@ export interface components {
             event: "notice";
             /** @description What happened. */
             message: string;
-            /** @description The drive. */
+            /** @description The drive or folder. */
             name: string;
         };
         /** @description The result of removing files from the cache. */
@@ -2465,6 +2750,428 @@ export interface components {
             /** @description What was checked. */
             subject: string;
         };
+        /** @description What is done at the remote for a file or directory. */
+        FolderChange: "upload" | "make_directory" | "move" | "remove" | "attributes";
+        /** @description A closed folder. */
+        FolderClosed: {
+            /**
+             * @description What to do about it, where the state does not say it.
+             * @default null
+             */
+            advice: components["schemas"]["Advice"] | null;
+            /** @description Whether it was already closed. Then nothing was changed. */
+            already?: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote has too.
+             */
+            cached_bytes: number;
+            /**
+             * Format: uint64
+             * @description Conflicts that wait for a person's decision.
+             */
+            conflicts: number;
+            /**
+             * Format: uint32
+             * @description The daemon's process.
+             */
+            daemon_pid: number;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote does not have.
+             */
+            dirty_bytes: number;
+            /**
+             * @description Whether it is closed while changes that only this device has are still being uploaded.
+             * @default false
+             */
+            draining: boolean;
+            /**
+             * Format: uint64
+             * @description Files that were deleted at the remote, so many at once that a person has to confirm it. They stay here until then.
+             */
+            held_deletions: number;
+            /** @description Where its files are. */
+            kind: components["schemas"]["FolderKind"];
+            /**
+             * Format: uint64
+             * @description Files and directories that are known.
+             */
+            known_files: number;
+            /** @description When something was uploaded last. */
+            last_uploaded_at: string | null;
+            /** @description Where it is mounted; null while it is not. */
+            mountpoint: string | null;
+            /** @description Its name on this device. */
+            name: string;
+            /**
+             * @description Whether uploads and downloads wait for credentials, new ones or any.
+             * @default false
+             */
+            needs_login: boolean;
+            /** @description Whether the kernel reads and writes files that are wholly here by itself. */
+            passthrough: components["schemas"]["Passthrough"];
+            /**
+             * @description Whether a person has paused its uploads.
+             * @default false
+             */
+            paused: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes that are pinned on this device.
+             */
+            pinned_bytes: number;
+            /** @description What waits for upload, in numbers. */
+            queue: components["schemas"]["FolderQueueCounts"];
+            /** @description Whether nothing can be written: it was opened so, or the account may not write. */
+            read_only: boolean;
+            /** @description The reason for the state, for people; null if there is nothing to say. */
+            reason: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes of bodies received for its requests.
+             */
+            received_bytes: number;
+            /** @description Requests to the remote since the folder was opened, including those for opening it. */
+            requests: components["schemas"]["ByKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of bodies sent with its requests.
+             */
+            sent_bytes: number;
+            /** @description The time since when it has been in this state. */
+            since: string;
+            /** @description Its state. */
+            state: components["schemas"]["DriveState"];
+            /**
+             * @description Whether this device may have changes that are not at the remote.
+             * @default false
+             */
+            unsent: boolean;
+            /** @description The address of its files. */
+            url: string;
+            /** @description Its UUID on this device. */
+            uuid: string;
+        };
+        /** @description What to do with a folder. */
+        FolderCommand: "list" | "open" | "open_new" | "close" | "status" | "sync" | "queue" | "resume" | "conflicts" | "deletions" | "forget" | "discard_unsent";
+        /** @description Two programs have changed a file, one here and one at the remote. Both versions are kept. */
+        FolderConflict: {
+            /** @description When it was found. */
+            at: string;
+            /** @description The path under which this device's version is kept. */
+            kept_as: string;
+            /**
+             * Format: uint64
+             * @description Length of this device's version, in bytes.
+             */
+            our_bytes: number;
+            /** @description The path of the remote's version. */
+            path: string;
+            /**
+             * Format: uint64
+             * @description Length of the remote's version, in bytes.
+             */
+            their_bytes: number;
+            /** @description When the remote's version was written, where the remote says so. */
+            their_time: string | null;
+        };
+        /** @description Where the files of a folder are. */
+        FolderKind: "s3" | "dav" | "file";
+        /** @description An open folder. */
+        FolderOpened: {
+            /**
+             * @description What to do about it, where the state does not say it.
+             * @default null
+             */
+            advice: components["schemas"]["Advice"] | null;
+            /** @description Whether it was already open as requested. Then nothing was changed. */
+            already?: boolean;
+            /** @description Why the remote could not be reached. Files that are here can be used, and changes are uploaded once it is back. */
+            away_because?: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote has too.
+             */
+            cached_bytes: number;
+            /**
+             * Format: uint64
+             * @description Conflicts that wait for a person's decision.
+             */
+            conflicts: number;
+            /**
+             * Format: uint32
+             * @description The daemon's process.
+             */
+            daemon_pid: number;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote does not have.
+             */
+            dirty_bytes: number;
+            /**
+             * @description Whether it is closed while changes that only this device has are still being uploaded.
+             * @default false
+             */
+            draining: boolean;
+            /**
+             * Format: uint64
+             * @description Files that were deleted at the remote, so many at once that a person has to confirm it. They stay here until then.
+             */
+            held_deletions: number;
+            /** @description Where its files are. */
+            kind: components["schemas"]["FolderKind"];
+            /**
+             * Format: uint64
+             * @description Files and directories that are known.
+             */
+            known_files: number;
+            /** @description When something was uploaded last. */
+            last_uploaded_at: string | null;
+            /** @description Where it is mounted; null while it is not. */
+            mountpoint: string | null;
+            /** @description Its name on this device. */
+            name: string;
+            /**
+             * @description Whether uploads and downloads wait for credentials, new ones or any.
+             * @default false
+             */
+            needs_login: boolean;
+            /** @description Whether the kernel reads and writes files that are wholly here by itself. */
+            passthrough: components["schemas"]["Passthrough"];
+            /**
+             * @description Whether a person has paused its uploads.
+             * @default false
+             */
+            paused: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes that are pinned on this device.
+             */
+            pinned_bytes: number;
+            /** @description What waits for upload, in numbers. */
+            queue: components["schemas"]["FolderQueueCounts"];
+            /** @description Whether nothing can be written: it was opened so, or the account may not write. */
+            read_only: boolean;
+            /** @description Why it is read-only although writing was requested. */
+            read_only_because?: string | null;
+            /** @description The reason for the state, for people; null if there is nothing to say. */
+            reason: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes of bodies received for its requests.
+             */
+            received_bytes: number;
+            /** @description Requests to the remote since the folder was opened, including those for opening it. */
+            requests: components["schemas"]["ByKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of bodies sent with its requests.
+             */
+            sent_bytes: number;
+            /** @description The time since when it has been in this state. */
+            since: string;
+            /** @description Its state. */
+            state: components["schemas"]["DriveState"];
+            /**
+             * @description Whether this device may have changes that are not at the remote.
+             * @default false
+             */
+            unsent: boolean;
+            /** @description The address of its files. */
+            url: string;
+            /** @description Its UUID on this device. */
+            uuid: string;
+        };
+        /** @description The upload queue of a folder. */
+        FolderQueue: {
+            /**
+             * Format: uint64
+             * @description Bytes that are not at the remote.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Those whose last try failed.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Those that programs still write to. They are uploaded after the last program has closed them.
+             */
+            in_use: number;
+            /** @description At most 1,000 of them: first those under way, then failed ones, then the oldest. */
+            items: components["schemas"]["FolderQueued"][];
+            /** @description Why nothing can be uploaded now; null if it can. */
+            trouble: string | null;
+            /**
+             * Format: uint64
+             * @description Those under way.
+             */
+            uploading: number;
+            /**
+             * Format: uint64
+             * @description Those that wait for their turn.
+             */
+            waiting: number;
+        };
+        /** @description Files and directories that differ from the remote. */
+        FolderQueueCounts: {
+            /**
+             * Format: uint64
+             * @description Those whose last try failed.
+             */
+            failed: number;
+            /**
+             * Format: uint64
+             * @description Those that programs still write to. They are uploaded after the last program has closed them.
+             */
+            in_use: number;
+            /**
+             * Format: uint64
+             * @description Those under way.
+             */
+            uploading: number;
+            /**
+             * Format: uint64
+             * @description Those that wait for their turn.
+             */
+            waiting: number;
+        };
+        /** @description A file or directory that differs from the remote. */
+        FolderQueued: {
+            /**
+             * Format: uint64
+             * @description Bytes to upload.
+             */
+            bytes: number;
+            /** @description What is done at the remote. */
+            change: components["schemas"]["FolderChange"];
+            /** @description When it is tried again by itself; null if that is not known, or needs a person. */
+            next_try_at: string | null;
+            /** @description Its path in the folder. If it was removed here, the path that it has at the remote. */
+            path: string;
+            /** @description Why the last try failed, or who still uses it. */
+            reason: string | null;
+            /**
+             * Format: uint64
+             * @description How many of them were sent.
+             */
+            sent_bytes: number;
+            /** @description When it began to differ. */
+            since: string;
+            /** @description How far it is. */
+            state: components["schemas"]["FolderQueuedState"];
+        };
+        /** @description How far the upload of a file is. */
+        FolderQueuedState: "waiting" | "uploading" | "in_use" | "failed";
+        /** @description The status of a folder. Times are RFC 3339. Figures of a folder that is not open are the last known ones, or 0. */
+        FolderStatus: {
+            /**
+             * @description What to do about it, where the state does not say it.
+             * @default null
+             */
+            advice: components["schemas"]["Advice"] | null;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote has too.
+             */
+            cached_bytes: number;
+            /**
+             * Format: uint64
+             * @description Conflicts that wait for a person's decision.
+             */
+            conflicts: number;
+            /**
+             * Format: uint32
+             * @description The daemon's process.
+             */
+            daemon_pid: number;
+            /**
+             * Format: uint64
+             * @description Bytes on this device that the remote does not have.
+             */
+            dirty_bytes: number;
+            /**
+             * @description Whether it is closed while changes that only this device has are still being uploaded.
+             * @default false
+             */
+            draining: boolean;
+            /**
+             * Format: uint64
+             * @description Files that were deleted at the remote, so many at once that a person has to confirm it. They stay here until then.
+             */
+            held_deletions: number;
+            /** @description Where its files are. */
+            kind: components["schemas"]["FolderKind"];
+            /**
+             * Format: uint64
+             * @description Files and directories that are known.
+             */
+            known_files: number;
+            /** @description When something was uploaded last. */
+            last_uploaded_at: string | null;
+            /** @description Where it is mounted; null while it is not. */
+            mountpoint: string | null;
+            /** @description Its name on this device. */
+            name: string;
+            /**
+             * @description Whether uploads and downloads wait for credentials, new ones or any.
+             * @default false
+             */
+            needs_login: boolean;
+            /** @description Whether the kernel reads and writes files that are wholly here by itself. */
+            passthrough: components["schemas"]["Passthrough"];
+            /**
+             * @description Whether a person has paused its uploads.
+             * @default false
+             */
+            paused: boolean;
+            /**
+             * Format: uint64
+             * @description Bytes that are pinned on this device.
+             */
+            pinned_bytes: number;
+            /** @description What waits for upload, in numbers. */
+            queue: components["schemas"]["FolderQueueCounts"];
+            /** @description Whether nothing can be written: it was opened so, or the account may not write. */
+            read_only: boolean;
+            /** @description The reason for the state, for people; null if there is nothing to say. */
+            reason: string | null;
+            /**
+             * Format: uint64
+             * @description Bytes of bodies received for its requests.
+             */
+            received_bytes: number;
+            /** @description Requests to the remote since the folder was opened, including those for opening it. */
+            requests: components["schemas"]["ByKind"];
+            /**
+             * Format: uint64
+             * @description Bytes of bodies sent with its requests.
+             */
+            sent_bytes: number;
+            /** @description The time since when it has been in this state. */
+            since: string;
+            /** @description Its state. */
+            state: components["schemas"]["DriveState"];
+            /**
+             * @description Whether this device may have changes that are not at the remote.
+             * @default false
+             */
+            unsent: boolean;
+            /** @description The address of its files. */
+            url: string;
+            /** @description Its UUID on this device. */
+            uuid: string;
+        };
+        /** @description Forgets a folder: its files on this device are deleted, and nothing at the remote changes. */
+        ForgetFolder: {
+            /**
+             * @description Discard changes that are only on this device, conflicts that nobody has settled, and files whose deletion is held.
+             * @default false
+             */
+            discard_unsent: boolean;
+        };
         /** @description A fork: this device's state of a drive, with all its changes, from when another device took the drive over. It is a drive of its own. */
         Fork: {
             /** @description The version that it is based on. */
@@ -2500,6 +3207,18 @@ export interface components {
             /** @description Its UUID. */
             uuid: string;
         };
+        /** @description Files that were deleted at the remote, so many at once that a person has to confirm it. */
+        HeldDeletions: {
+            /** @description When they were found; null if there are none. */
+            at: string | null;
+            /**
+             * Format: uint64
+             * @description How many there are.
+             */
+            count: number;
+            /** @description The paths of the first. */
+            paths: string[];
+        };
         /** @description The device that has a drive. */
         Holder: {
             /** @description The device's id, a UUID. */
@@ -2520,6 +3239,13 @@ export interface components {
         Keep: {
             /** @description The name that the drive will have. */
             name: string;
+        };
+        /** @description Settles a conflict. */
+        KeepVersion: {
+            /** @description Which one is kept. */
+            keep: components["schemas"]["WhichVersion"];
+            /** @description The path in the folder that either version has. */
+            path: string;
         };
         /** @description Where credentials are saved. */
         KeptIn: "keyring" | "file";
@@ -2703,6 +3429,21 @@ export interface components {
              */
             take_over_from?: components["schemas"]["TakeOverFrom"] | null;
         };
+        /** @description Opens a folder: one that this device knows, or the files at an address. */
+        OpenFolder: {
+            /** @description Where to mount it: an absolute path, or one that begins with `~/`. If left out, the last mount point given, or `~/Holdall/NAME`. */
+            at?: string | null;
+            /** @description Credentials of the remote, to be saved; if left out, the saved ones are used. */
+            credentials?: components["schemas"]["StoreCredentials"] | null;
+            /** @description The address of its files, or the name or address of a folder that this device knows. */
+            folder: string;
+            /** @description The name that it gets on this device. If left out, a new folder is named after the last part of its address. */
+            name?: string | null;
+            /** @description Serve every file by the daemon, also those that the kernel could read and write by itself. */
+            no_passthrough?: boolean;
+            /** @description Open it read-only; nothing at the remote changes. */
+            read_only?: boolean;
+        };
         /** @description An open drive. */
         Opened: {
             /** @description Whether it was already open as requested. Then nothing was changed. */
@@ -2772,6 +3513,13 @@ export interface components {
         Passphrase: {
             /** @description The new passphrase. */
             new_passphrase: string;
+        };
+        /** @description Whether the kernel reads and writes files that are wholly on this device by itself, at the speed of the local disk. */
+        Passthrough: {
+            /** @description Whether it does. */
+            on: boolean;
+            /** @description Why not, for people; null if it does, and while the folder is not mounted. */
+            why: string | null;
         };
         /** @description What is always kept on this device: a path, or a whole drive. Figures of a closed drive are the last known ones, or 0. */
         Pin: {
@@ -3183,6 +3931,8 @@ export interface components {
         StoreLogin: {
             /** @description Drives of this device that use them. */
             drives: string[];
+            /** @description Folders of this device that use them. */
+            folders?: string[];
             /** @description Where they are saved. */
             kept: components["schemas"]["KeptIn"];
             /** @description The store that they are for. */
@@ -3336,6 +4086,8 @@ export interface components {
             /** @description The address, with an invitation for one browser. */
             url: string;
         };
+        /** @description The versions of a file in conflict. */
+        WhichVersion: "mine" | "theirs" | "both";
     };
     responses: never;
     parameters: never;
@@ -3350,7 +4102,7 @@ export interface operations {
             query?: {
                 /** @description Only rows with a lower id than this. */
                 before?: number | null;
-                /** @description Only rows of this drive. */
+                /** @description Only rows of this drive or folder. */
                 drive?: string | null;
                 /** @description Only rows of this kind. */
                 kind?: components["schemas"]["ActivityKind"] | null;
@@ -5128,6 +5880,518 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Evicted"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OpenFolder"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderOpened"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_close: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Close"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderClosed"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders_name_conflicts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderConflict"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_conflicts_keep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeepVersion"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderConflict"][];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders_name_deletions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HeldDeletions"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_deletions_accept: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["DeletionsSettled"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_deletions_restore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["DeletionsSettled"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_forget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForgetFolder"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_pause: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderStatus"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders_name_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderQueue"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_resume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderStatus"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_folders_name_sync: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderStatus"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -21,6 +21,8 @@ export const KINDS: readonly Look[] = [
   { kind: 'conflict', word: t('activity.conflict'), icon: 'fork', tone: 'waiting' },
   { kind: 'network', word: t('activity.network'), icon: 'offline', tone: 'waiting' },
   { kind: 'drive', word: t('activity.added'), icon: 'drive', tone: 'quiet' },
+  { kind: 'folder', word: t('activity.folder'), icon: 'folder', tone: 'quiet' },
+  { kind: 'deletions', word: t('activity.deletions'), icon: 'trash', tone: 'waiting' },
   { kind: 'attention', word: t('activity.attention'), icon: 'alert', tone: 'attention' },
 ];
 

@@ -1,9 +1,9 @@
-//! The current place, and going elsewhere. Every way comes through here: links, the app around the page, and the browser's back and
+//! The current screen, and going elsewhere. Every way comes through here: links, the app around the page, and the browser's back and
 //! forward.
 
 import { href, parse, type Route } from './route-parse';
 
-export { href, type Route };
+export { href, hrefOf, type Route, type Tab } from './route-parse';
 
 export class Router {
   current = $state.raw<Route>(parse(location.hash));
@@ -16,12 +16,18 @@ export class Router {
 
   constructor() {
     const { at } = (history.state ?? {}) as { at?: number };
-    this.#arrive(at ?? 0);
+    this.#arrive(at ?? 0, this.current);
     addEventListener('hashchange', () => this.#moved());
   }
 
   go(route: Route): void {
     location.hash = href(route);
+  }
+
+  /** Goes there in place of the current screen, which Back then skips. */
+  replace(route: Route): void {
+    history.replaceState({ at: this.#at }, '', href(route));
+    this.current = route;
   }
 
   /** Goes to the destination anyway. */
@@ -42,13 +48,14 @@ export class Router {
       history.go(at === undefined ? -1 : this.#at - at);
       return;
     }
-    this.#arrive(at ?? this.#at + 1);
+    this.#arrive(at ?? this.#at + 1, to);
     if (href(to) !== href(this.current)) this.current = to;
   }
 
-  #arrive(at: number): void {
+  /** An address of an earlier version, or one with a mistake, is replaced by the address of what is shown. */
+  #arrive(at: number, route: Route): void {
     this.#at = at;
-    history.replaceState({ at }, '');
+    history.replaceState({ at }, '', href(route));
   }
 }
 

@@ -11,6 +11,11 @@ export const namesUser = (text: string): boolean => /^\s*(\w+:\/\/)?[^/?#]*@/.te
 export const inTheClear = (text: string): boolean =>
   /^\s*http:\/\/(?!(localhost|127[.\d]+|\[::1\])([:/?#]|\s*$))./i.test(text);
 
+/** The address of the server, as it was typed; empty if there is none. */
+export const serverOf = (draft: Draft): string =>
+  draft.kind === 's3' ? (draft.provider === 'other' ? draft.endpoint : '') : draft.kind === 'dav' ? draft.address : '';
+export const isClear = (draft: Draft): boolean => inTheClear(serverOf(draft));
+
 /** Whether the typed text makes no sense. Empty text is missing, not wrong. */
 export const wrongAddress = (text: string): boolean =>
   namesUser(text) || /\S\s+\S/.test(text) || (text.trim() !== '' && !URL.canParse(withScheme(text.trim())));
@@ -79,6 +84,11 @@ export function credentials(draft: Draft, typed: Typed): StoreCredentials | unde
     return { kind: 'password', user: draft.user.trim(), password: typed.password };
   }
   return undefined;
+}
+
+/** The last part of a store's path, or its bucket: what most people would call a folder there. */
+export function lastPart(url: string): string {
+  return decoded(parts(url.replace(/\?.*$/, '').replace(/^\w+:\/\//, '')).at(-1) ?? '');
 }
 
 /** Whether a login for one address is valid for the other: a bucket of one server, or a path on one WebDAV server. */
