@@ -173,6 +173,7 @@ fn name_of_damaged(uuid: Uuid) -> String {
 }
 
 /// What a request to open a folder means.
+#[allow(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
 enum Meant {
     /// A folder that is known.
     Known(Arc<Folder>),

@@ -174,6 +174,7 @@ impl Folder {
             turns: Default::default(),
             leaving: Default::default(),
             stale,
+            opened: super::names::now(),
             device_name,
         });
         let recovered = shared.recover(was_cut).await?;

@@ -10,7 +10,7 @@ use super::local_copy::LocalCopy;
 use super::node::{Ino, Node, Place};
 use super::opens::Opens;
 use super::turns::Turns;
-use crate::store::remote::{Remote, RemotePath};
+use crate::store::remote::{Remote, RemotePath, Time};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub device_name: String,
     /// Why nothing may be written, if so.
     pub read_only: Option<String>,
+    /// When the folder was opened: the time of its top directory, of which the remote has none.
+    pub opened: Time,
 }
 
 /// Knows where the remote has the files that are read, and is told which versions it no longer has.

@@ -113,7 +113,7 @@ impl Shared {
     /// What `stat` shows, as far as it is known here.
     pub fn attributes_of(&self, ino: Ino) -> Result<Attributes, FolderError> {
         if ino == Ino::ROOT {
-            return Ok(attributes(ino, Kind::Directory, 0, Time(0), None));
+            return Ok(attributes(ino, Kind::Directory, 0, self.opened, None));
         }
         if self.contents.has(ino) {
             // A program may write to it without a word: the local disk alone knows.

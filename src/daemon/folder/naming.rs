@@ -11,8 +11,8 @@ pub fn name_of(url: &StoreUrl) -> Option<String> {
     let last = match url {
         StoreUrl::File(path) => path.file_name()?.to_str()?.to_owned(),
         StoreUrl::S3(s3) => {
-            let parts = s3.prefix.split('/').filter(|part| !part.is_empty());
-            parts.last().unwrap_or(&s3.bucket).to_owned()
+            let mut parts = s3.prefix.split('/').filter(|part| !part.is_empty());
+            parts.next_back().unwrap_or(&s3.bucket).to_owned()
         }
         StoreUrl::Dav(dav) => {
             let mut parts = dav.base.path().split('/').filter(|part| !part.is_empty());

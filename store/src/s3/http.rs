@@ -195,13 +195,18 @@ fn date_ms(headers: &HeaderMap) -> Option<u64> {
     u64::try_from(date.to_millis().ok()?).ok()
 }
 
-/// Whether a page for people claims success, as the login pages of hotels do. Some servers label an empty body as HTML too.
+/// Whether a page for people claims success, as the login pages of hotels do. Some servers label an empty body as HTML too. An object may be
+/// a web page itself; then the answer has headers that only S3 servers send.
 fn is_web_page(answer: &hyper::Response<Incoming>) -> bool {
     let header = |name| answer.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let html = header(CONTENT_TYPE)
         .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"));
     let status = answer.status();
-    html && status.is_success() && status != StatusCode::NO_CONTENT && header(CONTENT_LENGTH) != Some("0")
+    let is_of_s3 = answer.headers().keys().any(|name| name.as_str().starts_with("x-amz-"));
+    html && !is_of_s3
+        && status.is_success()
+        && status != StatusCode::NO_CONTENT
+        && header(CONTENT_LENGTH) != Some("0")
 }
 
 impl HttpConnector for Http {

@@ -75,6 +75,18 @@ async fn files_and_links_of_other_programs_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_web_page_of_the_users_is_a_file() {
+    let server = S3Server::start();
+    let remote = remote(&server.url("pages")).await;
+    let page = b"<html><body>my own page</body></html>";
+    let entry = put(&remote, "index.html", page, Condition::Absent).await.unwrap();
+    let file = path("index.html");
+    assert_eq!(remote.stat(&file).await.unwrap().version, entry.version);
+    let read = remote.read(&file, &entry.version, 0..page.len() as u64).await.unwrap();
+    assert_eq!(&read[..], page);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn directories_without_markers_outlive_their_last_file() {
     let server = S3Server::start();
     let url = server.url("p");
