@@ -235,7 +235,8 @@ pub fn settled(tree: &Tree, ino: Ino, found: &Found, ghost: Ino) -> Step {
 /// A file whose bytes are neither here nor at the remote is gone: a power cut has taken them before they were durable.
 fn without_lost_bytes(node: Node) -> Node {
     let has_bytes = node.content.is_some() || node.remote.is_some() || node.may_be_written;
-    let local = node.local.clone().filter(|_| has_bytes || node.kind != Kind::File);
+    let needs_none = matches!(node.kind, Kind::Directory | Kind::Link);
+    let local = node.local.clone().filter(|_| has_bytes || needs_none);
     Node { local, ..node }
 }
 

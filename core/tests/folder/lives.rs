@@ -199,7 +199,8 @@ async fn operate(open: &Opened, model: &mut Model, rig: &Rig, rng: &mut StdRng) 
             }
         }
         42..48 => {
-            if agree(&format!("unlink {at}"), open.unlink(&at).await, model.is_file(&at))? {
+            let is_done = agree(&format!("unlink {at}"), open.unlink(&at).await, model.is_file(&at))?;
+            if is_done {
                 model.gone(&at);
             }
         }

@@ -297,7 +297,8 @@ async fn a_read_never_gives_other_bytes() {
         "HTTP/1.1 206 OK\r\ncontent-range: bytes 2-4/10\r\netag: {tag}\r\ncontent-length: 3\r\n\r\n23"
     );
     let changed = || Err(RemoteError::Changed(path("a")));
-    let cases: [(Reply, Option<Result<&[u8], RemoteError>>); 9] = [
+    type Read<'a> = Result<&'a [u8], RemoteError>;
+    let cases: [(Reply, Option<Read<'_>>); 9] = [
         (part("bytes 2-4/10", b"234").with("etag", &tag), Some(Ok(b"234"))),
         (part("bytes 2-4/*", b"234").with("etag", &tag), Some(Ok(b"234"))),
         (Reply::status(200).body(b"0123456789").with("etag", &tag), Some(Ok(b"234"))),
