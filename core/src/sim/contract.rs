@@ -108,7 +108,8 @@ impl Place<'_> {
         let entry = self.remote.write(put).await?;
         if meta.link.is_none() {
             assert_eq!(entry.version.len, bytes.len() as u64, "{at}");
-            assert_eq!(sent.0.load(Relaxed), bytes.len() as u64, "{at}");
+            // A request that met a closed connection is sent once more.
+            assert!(sent.0.load(Relaxed) >= bytes.len() as u64, "{at}");
         }
         assert_eq!(Some(&entry.name), at.split().map(|(_, name)| name).as_ref());
         Ok(entry)

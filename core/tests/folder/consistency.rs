@@ -1,6 +1,7 @@
 //! Living with the remote's other users, and with a remote that fails.
 
 use crate::rig::{READS, Rig, path};
+use holdall_core::folder::Ino;
 use holdall_core::folder::api::FolderError;
 use holdall_core::folder::outbox::Keep;
 use holdall_core::sim::remote::{RemoteFaults, RemoteHabits, Request};
@@ -181,6 +182,29 @@ pub async fn a_mapped_file() {
     rig.disk.set_mapped(&local, false);
     wait(100).await;
     assert_eq!(rig.file_there("f").unwrap(), b"half");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_power_cut_after_a_save_leaves_the_old_file_or_the_whole_new_one() {
+    for seed in 0..20 {
+        a_save_that_is_cut_off(seed).await;
+    }
+}
+
+pub async fn a_save_that_is_cut_off(seed: u64) {
+    let rig = Rig::new(seed, RemoteHabits::GOOD);
+    let open = rig.open().await;
+    open.write_durably("text", b"old").await.unwrap();
+    open.write("text.new", &[7; 20_000]).await.unwrap();
+    open.rename("text.new", "text").await.unwrap();
+    if seed % 2 == 0 {
+        open.folder.sync_directory(Ino::ROOT).await.unwrap();
+    }
+    rig.disk.power_cut();
+    drop(open);
+    let open = rig.open().await;
+    let text = open.read("text").await.unwrap();
+    assert!(text == b"old" || text == [7; 20_000], "{} bytes", text.len());
 }
 
 #[tokio::test(start_paused = true)]
