@@ -197,7 +197,7 @@ pub async fn a_save_that_is_cut_off(seed: u64) {
     open.write_durably("text", b"old").await.unwrap();
     open.write("text.new", &[7; 20_000]).await.unwrap();
     open.rename("text.new", "text").await.unwrap();
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         open.folder.sync_directory(Ino::ROOT).await.unwrap();
     }
     rig.disk.power_cut();
