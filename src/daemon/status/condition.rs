@@ -273,6 +273,8 @@ fn of_phase(facts: &Facts) -> (DriveState, Option<Why>) {
             (state, Some(failure.clone().into()))
         }
         (Phase::Closed, _) | (_, None) => (DriveState::Closed, None),
+        // Without uploads, nothing is left to do but to close.
+        (Phase::Draining, Some(engine)) if engine.uploads.is_none() => (DriveState::Closed, None),
         (Phase::Draining, Some(engine)) => match of_engine(engine, facts) {
             (DriveState::Ready | DriveState::Syncing, _) => {
                 let waiting = format!("{} is still being uploaded", format_bytes(engine.unpushed_bytes));
