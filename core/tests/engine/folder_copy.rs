@@ -267,7 +267,8 @@ async fn idle_files_have_no_writable_descriptor() {
     for span in &spans {
         assert!(is_right(span, 0..5000, &read(&copy, span, 0..5000).await.unwrap()));
         let (all, _) = descriptors(&at);
-        assert!(all <= 520, "{all} files are open");
+        // Those for reading, those that were written, and those that a sync has taken over; without a limit they would be 1,196.
+        assert!(all <= 3 * 256 + 16, "{all} files are open");
     }
     assert!(descriptors(&at).1 > 0);
     assert!(copy.settle(&spans[597]).await);
