@@ -161,13 +161,18 @@ impl Works {
     /// A content is what the remote has as `version`: it becomes part of the cache. If that fails, the file is downloaded again when it is
     /// read. The caller has the inode's turn.
     pub async fn give_back(&self, ino: Ino, version: &Version) {
-        let given = async {
-            // Only once the log knows durably that the remote has the bytes, they may be where they can be evicted.
-            self.shared.ledger.sync().await?;
-            self.shared.give(ino, version).await
+        // Only once the log knows durably that the remote has the bytes, they may be where they can be evicted.
+        let synced = self.shared.ledger.sync().await;
+        let given = match &synced {
+            Ok(()) => self.shared.give(ino, version).await,
+            Err(error) => Err(error.clone().into()),
         };
-        if let Err(error) = given.await {
+        if let Err(error) = given {
             tracing::warn!(%ino, %error, "an uploaded file could not become part of the cache");
+            // A content that the log no longer knows would hide every later version.
+            if synced.is_ok() && !self.shared.opens.is_open(ino) {
+                self.shared.forget_content(ino);
+            }
         }
         self.sent.lock().remove(&ino);
     }
