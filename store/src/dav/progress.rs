@@ -47,15 +47,18 @@ impl Progress {
     }
 
     /// Returns once nothing has moved for `idle`, plus the time that the handed-over bytes need to leave at `slowest` bytes per second.
+    ///
+    /// It looks again after each `idle` at the latest: while a body waits for its turn, its time lies far ahead, and it comes back when the
+    /// turn is over.
     pub async fn silence(&self, idle: Duration, slowest: u64) {
         loop {
             let (sent, at) = *self.at.lock();
             let underway = Duration::from_secs_f64(sent.min(UNDERWAY_BYTES) as f64 / slowest as f64);
-            let deadline = at + idle + underway;
-            if Instant::now() >= deadline {
+            let (deadline, now) = (at + idle + underway, Instant::now());
+            if now >= deadline {
                 return;
             }
-            tokio::time::sleep_until(deadline).await;
+            tokio::time::sleep_until(deadline.min(now + idle)).await;
         }
     }
 }
@@ -86,10 +89,12 @@ impl Body for Watched {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if self.rest.is_empty() {
+            let Self { more: Some(more), progress, .. } = &mut *self else { return Poll::Ready(None) };
             // A body that waits for the local disk is not silent either.
-            self.progress.at.lock().1 = Instant::now() + TURN_MAX;
-            let Some(more) = &mut self.more else { return Poll::Ready(None) };
-            match ready!(more.poll(cx)) {
+            progress.at.lock().1 = Instant::now() + TURN_MAX;
+            let read = ready!(more.poll(cx));
+            progress.at.lock().1 = Instant::now();
+            match read {
                 None => return Poll::Ready(None),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(piece)) => self.rest = piece,
@@ -143,5 +148,30 @@ mod tests {
         progress.silence(idle, PIECE_BYTES as u64).await;
         assert!(begun.elapsed() >= Duration::from_secs(40), "{:?}", begun.elapsed());
         assert!(begun.elapsed() < Duration::from_secs(41), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_after_a_turn_is_noticed_soon() {
+        let pacer = Pacer::new();
+        pacer.set(Way::Up, Some(PIECE_BYTES as u64));
+        let (mut body, progress) = Progress::watch(
+            vec![0; 4 * PIECE_BYTES].into(),
+            pacer.gate(Way::Up),
+            (Meter::default(), Kind::Put),
+        );
+        let begun = Instant::now();
+        let idle = Duration::from_millis(700);
+        // The body stops for a turn of a second while the waiter looks, gets its turn, and is never asked again.
+        let stuck = async {
+            for _ in 0..2 * PIECE_BYTES / crate::pace::PIECE_BYTES {
+                std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = progress.silence(idle, 1 << 30) => {}
+            () = stuck => {}
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 }

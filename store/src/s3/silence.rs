@@ -31,7 +31,7 @@ pub(super) struct Endless;
 #[derive(Clone)]
 pub(super) struct Pulse {
     limits: Limits,
-    /// Moved forward by the body, read by the waiter. Held for one assignment.
+    /// Set by the body, read by the waiter. Held for one assignment.
     until: Arc<Mutex<Instant>>,
 }
 
@@ -46,13 +46,16 @@ impl Pulse {
     }
 
     /// Returns once the request is silent.
+    ///
+    /// It looks again after each silence limit at the latest: while a body waits for its turn, `until` lies far ahead, and it comes back
+    /// when the turn is over.
     pub(super) async fn stopped(&self) -> Silent {
         loop {
-            let until = *self.until.lock();
-            if until <= Instant::now() {
+            let (until, now) = (*self.until.lock(), Instant::now());
+            if until <= now {
                 return Silent(self.limits.silence);
             }
-            tokio::time::sleep_until(until).await;
+            tokio::time::sleep_until(until.min(now + self.limits.silence)).await;
         }
     }
 }
@@ -180,5 +183,28 @@ impl Body for Receiving {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_after_a_turn_is_noticed_soon() {
+        let limits = Limits { silence: Duration::from_secs(20), ..Limits::default() };
+        let (pulse, begun) = (Pulse::new(limits), Instant::now());
+        pulse.beat(TURN_MAX);
+        let turn_ends = async {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            pulse.beat(limits.silence);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = pulse.stopped() => {}
+            () = turn_ends => {}
+        }
+        assert!(begun.elapsed() >= Duration::from_secs(50), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= Duration::from_secs(70), "{:?}", begun.elapsed());
     }
 }
