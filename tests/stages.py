@@ -29,9 +29,17 @@ LONG = "--long" in sys.argv
 # Work that computes after the build leaves the processors to stages that wait.
 NICE = {False: [], True: ["nice", "-n", "15"]}
 
-# A stage or a run that takes longer hangs. On a slow computer the build takes 15 minutes, all other stages less, and a run 50.
+# A stage or a run that takes longer hangs. On a slow computer the build takes 20 minutes, all other stages less, and a run 65, set-up
+# included, which tests/run says the beginning of.
 STAGE_SECONDS = 8 * 3600 if LONG else 1500
-RUN_SECONDS = 24 * 3600 if LONG else 4500
+RUN_SECONDS = 24 * 3600 if LONG else 4700
+BEGUN = time.monotonic() - max(time.time() - float(os.environ.get("HOLDALL_TESTS_BEGUN", "inf")), 0)
+# A stage that prints nothing for this long hangs. Test programs print a line as each test ends; the longest test that waits takes two
+# minutes, and one that computes beside other stages takes five.
+QUIET_SECONDS = {"waiting": 400, "again": 400}
+QUIET_SECONDS_ELSE = 8 * 3600 if LONG else 900
+# How long a killed process may take to end. One that waits for a device or a mount without a server may never end.
+DEATH_SECONDS = 20
 
 # A test that fails is run again alone, after all stages, and is reported as unsteady if it then passes. A server that starts slowly
 # or a device that udev inspects should not hide the result of everything else. More failures than this are not accidents.
@@ -56,6 +64,7 @@ class Stage:
     directory: Path = TREE
     seconds: float = 0.0
     code: int | None = None
+    hung: bool = False
     is_test_program: bool = False
 
 
@@ -125,9 +134,37 @@ def failed_tests(output):
     return lists[-1].split() if lists else []
 
 
+def ended_tests(output):
+    """The names of the tests that ended, as a test program prints them."""
+    return set(re.findall(r"^test (\S+)(?: - should panic)? \.\.\. (?:ok|FAILED|ignored)", output, flags=re.M))
+
+
+def slow_tests(output):
+    """The names of the tests that a test program called slow and that did not end: one of them hangs."""
+    return set(re.findall(r"^test (\S+) has been running for over", output, flags=re.M)) - ended_tests(output)
+
+
+def rest_of(stage, output):
+    """The stage that runs, once more, what a stage that hung has not run to its end; nothing if that might hide a fault."""
+    failed = re.findall(r"^test (\S+) \.\.\. FAILED", output, flags=re.M)
+    if not stage.is_test_program or any(RANDOM_MOMENTS.search(name) for name in {*failed, *slow_tests(output)}):
+        return []
+    filters = stage.command[2:]
+    listed = subprocess.run([*map(str, stage.command), "--list"], cwd=stage.directory, capture_output=True, text=True, timeout=60)
+    names = set(re.findall(r"^(\S+): test$", listed.stdout, flags=re.M))
+    rest = sorted((names - ended_tests(output)) | set(failed))
+    threads = [it for it in filters if str(it).startswith("--test-threads")]
+    command = [stage.command[0], "--show-output", *threads, "--exact", *rest]
+    return [Stage(f"{stage.name}: what hung, again", command, "again", environment=stage.environment, directory=stage.directory)]
+
+
 def again(stage, output):
     """The stages that run again what failed in this one, which printed `output`; none if its failure counts."""
-    if stage.name in NEVER_AGAIN or stage.code < 0:
+    if stage.name in NEVER_AGAIN:
+        return []
+    if stage.hung:
+        return rest_of(stage, output)
+    if stage.code < 0:
         return []
     if not stage.is_test_program:
         return [] if stage.lane == "processor" else [
@@ -146,7 +183,10 @@ def again(stage, output):
 def processes_of(group):
     """A line for each thread of a process group, with what it waits for: threads of a test program have their test's name."""
     columns = "pgid,pid,lwp,stat,etimes,wchan:24,comm,args"
-    lines = subprocess.run(["ps", "-eL", "-ww", "-o", columns], capture_output=True, text=True).stdout.splitlines()
+    try:
+        lines = subprocess.run(["ps", "-eL", "-ww", "-o", columns], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    except subprocess.TimeoutExpired:
+        return "ps hangs, too\n"
     return "".join(line[:200] + "\n" for line in lines if line.split()[0] in ("PGID", str(group)))
 
 
@@ -157,7 +197,7 @@ class Run:
         self.changed = threading.Condition()
         self.lanes = {}
         self.running = set()
-        self.begun = time.monotonic()
+        self.begun = BEGUN
 
     def add(self, *stages):
         with self.changed:
@@ -216,15 +256,36 @@ class Run:
             preexec_fn=os.setpgrp,
         )
         self.running.add(process.pid)
-        limit = min(STAGE_SECONDS, max(RUN_SECONDS - self.elapsed(), 1))
         try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            output.write(f"\nStopped after {limit:.0f} s. Its processes:\n{processes_of(process.pid)}".encode())
-            self.signal(process.pid, signal.SIGKILL)
-            return process.wait()
+            return self.wait(process, stage, output)
         finally:
             self.running.discard(process.pid)
+
+    def wait(self, process, stage, output):
+        """Waits until the stage's process ends, and returns its exit code. Kills it if it hangs."""
+        limit = min(STAGE_SECONDS, max(RUN_SECONDS - self.elapsed(), 1))
+        quiet_limit = QUIET_SECONDS.get(stage.lane, QUIET_SECONDS_ELSE)
+        begun = heard = time.monotonic()
+        size = 0
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(1)
+            now, printed = time.monotonic(), os.fstat(output.fileno()).st_size
+            if printed != size:
+                size, heard = printed, now
+            if now - begun > limit or now - heard > quiet_limit:
+                break
+        stage.hung = True
+        reason = f"after {now - begun:.0f} s, of which it printed nothing for {now - heard:.0f} s"
+        # The process writes by the same description, so this comes last.
+        output.write(f"\nStopped {reason}. Its processes:\n{processes_of(process.pid)}".encode())
+        output.flush()
+        self.signal(process.pid, signal.SIGKILL)
+        try:
+            return process.wait(DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            output.write(b"\nIt cannot be killed: it waits in the kernel.\n")
+            return -signal.SIGKILL
 
     def interrupt(self):
         """Stops the running stages, whose process groups the terminal does not reach."""
@@ -252,9 +313,9 @@ class Run:
     def run_again(self):
         """Runs the failed stages or tests again, alone, and returns those that then passed."""
         failed = [stage for stage in self.stages if stage.code]
-        repeats = [again(stage, self.output(stage).read_text(errors="replace") if stage.code > 0 else "") for stage in failed]
+        repeats = [again(stage, self.output(stage).read_text(errors="replace") if stage.code > 0 or stage.hung else "") for stage in failed]
         everything = [repeat for stages in repeats for repeat in stages]
-        if not all(repeats) or len(everything) > UNSTEADY_MAX:
+        if not all(repeats) or len(everything) > UNSTEADY_MAX or self.elapsed() > RUN_SECONDS:
             return []
         self.finish(*everything)
         for stage, stages in zip(failed, repeats):
@@ -327,9 +388,19 @@ def main(run):
     print(f"\nAll tests ran; none was skipped. ({run.elapsed():.0f} s)")
 
 
-run = Run(Path(sys.argv[1]))
-try:
-    main(run)
-except KeyboardInterrupt:
-    run.interrupt()
-    os._exit(130)
+def stop_late(run):
+    """Ends a run that has not ended well after its time, whatever it waits for: a result that says so is better than none."""
+    time.sleep(max(RUN_SECONDS + 300 - run.elapsed(), 0))
+    print(f"\nFailed: stopped after {run.elapsed():.0f} s. Stages without an end: "
+          f"{', '.join(stage.name for stage in run.stages if stage.code is None)}", flush=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    run = Run(Path(sys.argv[1]))
+    threading.Thread(target=stop_late, args=(run,), daemon=True).start()
+    try:
+        main(run)
+    except KeyboardInterrupt:
+        run.interrupt()
+        os._exit(130)
