@@ -54,6 +54,7 @@ mod status;
 mod stores;
 mod succession;
 mod systemd;
+mod watched;
 mod web;
 mod work;
 

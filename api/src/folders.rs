@@ -101,6 +101,44 @@ pub struct FolderStatus {
     pub last_uploaded_at: Option<String>,
     /// The daemon's process.
     pub daemon_pid: u32,
+    /// What a watched directory has; null for a folder that is mounted. A watched directory is named by its path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<WatchedDirectory>,
+}
+
+/// A directory of this computer that is kept in a remote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WatchedDirectory {
+    /// Where it is.
+    pub directory: String,
+    /// Whether changes of the remote come here, too.
+    pub two_way: bool,
+    /// Files that cannot be synchronized, here or at the remote, because of their names or kinds.
+    pub left_out: u64,
+    /// The paths of the first.
+    pub left_out_paths: Vec<String>,
+    /// Files that were changed at the remote, and that a directory which is kept one way leaves alone.
+    pub changed_at_remote: u64,
+    /// Held deletions of files that are gone here, and stay at the remote.
+    pub held_at_remote: u64,
+    /// Why the kernel does not tell of changes, so that the directory is looked at every minute; null if it does.
+    pub no_events_because: Option<String>,
+}
+
+/// Watches a directory of this computer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchDirectory {
+    /// The directory: an absolute path.
+    pub directory: String,
+    /// The address of the remote that it is kept in.
+    pub url: String,
+    /// Bring changes of the remote here, too.
+    #[serde(default)]
+    pub two_way: bool,
+    /// Credentials of the remote, to be saved; if left out, the saved ones are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<StoreCredentials>,
 }
 
 /// Whether the kernel reads and writes files that are wholly on this device by itself, at the speed of the local disk.
@@ -181,6 +219,8 @@ pub enum FolderChange {
     Remove,
     /// Its attributes are set.
     Attributes,
+    /// It comes from the remote to a watched directory.
+    Download,
 }
 
 /// How far the upload of a file is.

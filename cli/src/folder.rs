@@ -4,7 +4,7 @@ use crate::api::{
     self, DeletionsSettled, FolderClosed, FolderConflict, FolderOpened, FolderQueue, FolderStatus,
     HeldDeletions,
 };
-use crate::args::folder::{ConflictsCommand, DeletionsCommand, FolderCommand, Open};
+use crate::args::folder::{ConflictsCommand, DeletionsCommand, FolderCommand, Open, Watch};
 use crate::drive::{Session, absolute};
 use crate::failure::CliError;
 use crate::show::folder as show;
@@ -38,7 +38,10 @@ pub async fn run(command: &FolderCommand, session: &Session<'_>) -> Result<(), C
         }
         FolderCommand::Sync(folder) => {
             let value = client.post(&route(&folder.name, "sync"), &json!({})).await?;
-            let words = |_: &FolderStatus, _| format!("All changes of {} are uploaded", folder.name);
+            let words = |status: &FolderStatus, _| match &status.watched {
+                Some(watched) if watched.two_way => format!("{} and its remote are alike", folder.name),
+                _ => format!("All changes of {} are uploaded", folder.name),
+            };
             output.result(&value, words).map(drop)
         }
         FolderCommand::Queue(folder) => {
@@ -64,6 +67,13 @@ pub async fn run(command: &FolderCommand, session: &Session<'_>) -> Result<(), C
             conflicts(&folder.name, command.as_ref(), session).await
         }
         FolderCommand::Deletions { folder, command } => deletions(&folder.name, *command, session).await,
+        FolderCommand::Watch(asked) => watch(asked, session).await,
+        FolderCommand::Unwatch { directory } => {
+            let directory = real(directory)?;
+            let value = client.post(&route(&directory, "unwatch"), &json!({})).await?;
+            let words = format!("{directory} is no longer watched. Its files stay, here and at the remote");
+            output.done(&value, &words)
+        }
         FolderCommand::Forget { folder, discard_unsent } => {
             let request = api::ForgetFolder { discard_unsent: *discard_unsent };
             let value = client.post(&route(&folder.name, "forget"), &request).await?;
@@ -91,6 +101,23 @@ async fn open(open: &Open, session: &Session<'_>) -> Result<(), CliError> {
     };
     let value = session.client.post("/v1/folders", &request).await?;
     session.output.result(&value, |opened: &FolderOpened, _| show::opened(opened)).map(drop)
+}
+
+async fn watch(asked: &Watch, session: &Session<'_>) -> Result<(), CliError> {
+    let given = store::given(&asked.credentials);
+    let request = api::WatchDirectory {
+        directory: real(&asked.directory)?,
+        url: asked.url.clone(),
+        two_way: asked.two_way,
+        credentials: given.read(&asked.url)?,
+    };
+    let value = session.client.post("/v1/watched", &request).await?;
+    session.output.result(&value, |folder: &FolderStatus, _| show::watched(folder)).map(drop)
+}
+
+/// The path of a directory without links, if it is there.
+fn real(directory: &std::path::Path) -> Result<String, CliError> {
+    absolute(&directory.canonicalize().unwrap_or_else(|_| directory.to_owned()))
 }
 
 async fn conflicts(

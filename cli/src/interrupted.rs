@@ -75,6 +75,8 @@ fn left_of_folder(command: &FolderCommand) -> (&'static str, Actions) {
         | FolderCommand::Resume(_)
         | FolderCommand::Conflicts { command: Some(_), .. }
         | FolderCommand::Deletions { command: Some(_), .. }
+        | FolderCommand::Watch(_)
+        | FolderCommand::Unwatch { .. }
         | FolderCommand::Forget { .. } => (DONE_ALREADY, SEE_STATUS.into()),
     }
 }

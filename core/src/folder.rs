@@ -17,7 +17,7 @@ mod backing;
 pub mod contents;
 pub mod entries;
 mod files;
-mod guard;
+pub(crate) mod guard;
 pub mod inodes;
 mod leaving;
 pub mod ledger;

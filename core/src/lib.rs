@@ -41,5 +41,6 @@ pub mod sim;
 pub mod store;
 pub mod units;
 pub mod volume;
+pub mod watched;
 
 pub use holdall_store::entropy;

@@ -84,6 +84,15 @@ pub const OF_FOLDERS: [Bug; 7] = [
     Bug::DeletionsNotHeld,
 ];
 
+/// Bugs of watched directories, which their random lives find.
+pub const OF_WATCHED: [Bug; 5] = [
+    Bug::CutListingBelieved,
+    Bug::RecordBeforeBytes,
+    Bug::ConflictOverwrites,
+    Bug::VersionByLength,
+    Bug::DeletionsNotHeld,
+];
+
 /// Bugs of drives.
 pub const ALL: [Bug; 26] = [
     Bug::FreedBeforeCommit,

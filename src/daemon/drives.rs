@@ -11,6 +11,7 @@ use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
 use super::secrets::Keeper;
 use super::stores::{self, FamilyStore, Stores, found, place, trial};
+use super::watched::WatchedDirectories;
 use super::web::Web;
 use super::work::Work;
 use crate::api::{self, Action, ActivityKind, Code, Failure, SetLimits};
@@ -62,6 +63,7 @@ pub struct Drives {
     /// Drives whose configuration cannot be read, and why.
     damaged: BTreeMap<String, Failure>,
     folders: Folders,
+    watched: WatchedDirectories,
     started: Instant,
     stop: mpsc::Sender<()>,
     /// Tells work that only waits to stop waiting.
@@ -93,8 +95,10 @@ impl Drives {
             }
         }
         let stores = Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state));
+        let folders = Folders::new(&registry, &stores, &site)?;
         let drives = Self {
-            folders: Folders::new(&registry, &stores, &site)?,
+            watched: WatchedDirectories::new(&folders.common)?,
+            folders,
             stores,
             registry: registry.clone(),
             site,
@@ -148,6 +152,7 @@ impl Drives {
             // Requests under way continue as they began.
             self.stores.renew().await;
             self.folders.all().iter().for_each(|folder| folder.renew());
+            self.watched.all().iter().for_each(|directory| directory.renew());
         }
         if of_drives {
             all.iter().for_each(|drive| drive.apply_limits());
@@ -168,6 +173,7 @@ impl Drives {
             waiting.borrow_and_update();
             self.all().iter().for_each(|drive| drive.apply_pause());
             self.folders.all().iter().for_each(|folder| folder.apply_pause());
+            self.watched.all().iter().for_each(|directory| directory.apply_pause());
         }
     }
 
@@ -248,6 +254,11 @@ impl Drives {
         self.known.lock().values().cloned().collect()
     }
 
+    /// The directories of this computer that are kept in remotes.
+    pub fn watched(&self) -> &WatchedDirectories {
+        &self.watched
+    }
+
     /// The port for browsers.
     pub fn web(&self) -> &Web {
         &self.web
@@ -324,7 +335,7 @@ impl Drives {
         self.all().iter().for_each(|drive| drive.let_go_of_what_was_looked_at());
         let drives = self.all();
         let drives = futures_util::future::join_all(drives.iter().map(|drive| drive.resume()));
-        tokio::join!(drives, self.folders.resume_all());
+        tokio::join!(drives, self.folders.resume_all(), self.watched.resume_all());
         self.all().iter().for_each(|drive| drive.tell_former_stores());
         self.all().iter().for_each(|drive| drive.upload_in_background());
     }
@@ -336,6 +347,7 @@ impl Drives {
         self.web.end().await;
         let drives = self.all();
         let drives = futures_util::future::join_all(drives.iter().map(|drive| drive.end(hand_over)));
+        self.watched.end();
         tokio::join!(drives, self.folders.end());
         if let Some(pages) = &self.pages {
             let _ = pages.flush_async().await;

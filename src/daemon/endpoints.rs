@@ -153,6 +153,8 @@ pub fn all() -> Vec<Endpoint> {
         get::<Vec<ActivityRow>, _, _>("/v1/activity", "The recent activity, newest first, kept across restarts", routes::activity).asks::<ListActivity>(),
         get::<Vec<FolderStatus>, _, _>("/v1/folders", "The status of all folders", folders::list),
         post::<FolderOpened, _, _>("/v1/folders", "Mounts the files at an address as a folder, or opens a known folder again", folders::open).takes::<OpenFolder>(),
+        post::<FolderStatus, _, _>("/v1/watched", "Keeps a directory of this computer in a remote", folders::watch).takes::<WatchDirectory>(),
+        post::<Nothing, _, _>("/v1/folders/{name}/unwatch", "Stops watching a directory; its files stay here and at the remote", folders::unwatch),
         get::<FolderStatus, _, _>("/v1/folders/{name}", "The status of a folder", folders::status),
         post::<FolderClosed, _, _>("/v1/folders/{name}/close", "Unmounts a folder; uploads continue in the background, or are waited for", folders::close).takes::<Close>(),
         post::<FolderStatus, _, _>("/v1/folders/{name}/sync", "Uploads all changes of a folder and waits until they are at the remote", folders::sync),

@@ -34,7 +34,7 @@ pub mod open;
 mod outside;
 mod passthrough;
 mod pause;
-mod queue;
+pub mod queue;
 mod registering;
 pub mod remote;
 mod resume;

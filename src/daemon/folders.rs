@@ -37,7 +37,7 @@ struct Damaged {
 
 /// The folders.
 pub struct Folders {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     known: Arc<Known>,
     // Held to read it, or to take one out.
     damaged: Mutex<BTreeMap<String, Damaged>>,
@@ -258,6 +258,7 @@ impl Drives {
             }
         }
         self.check_place(&url)?;
+        self.watched().check_free(&url)?;
         let name = match &request.name {
             Some(name) => name.clone(),
             None => name_of(&url).ok_or_else(|| failure::no_name(&url))?,
@@ -275,7 +276,7 @@ impl Drives {
     }
 
     /// Refuses places that are Holdall's own: its files, its mounts, and the stores of known drives.
-    fn check_place(&self, url: &StoreUrl) -> Result<(), Failure> {
+    pub(super) fn check_place(&self, url: &StoreUrl) -> Result<(), Failure> {
         for (drive, store) in self.addresses() {
             let Ok(store) = stores::parse(&store) else { continue };
             if matches!(overlap(url, &store), Some(Overlap::Same | Overlap::Inside)) {
@@ -351,7 +352,7 @@ fn same_name(folder: Arc<Folder>, asked: Option<&str>, url: &StoreUrl) -> Result
 }
 
 /// A directory without symbolic links, so that one directory is known by one path.
-async fn resolved(url: StoreUrl) -> Result<StoreUrl, Failure> {
+pub(super) async fn resolved(url: StoreUrl) -> Result<StoreUrl, Failure> {
     let StoreUrl::File(path) = url else { return Ok(url) };
     let looked = {
         let path = path.clone();
@@ -375,7 +376,7 @@ async fn resolved(url: StoreUrl) -> Result<StoreUrl, Failure> {
 }
 
 /// The path without links.
-fn canonical(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
     let path = path.canonicalize()?;
     match path.is_dir() {
         true => Ok(path),

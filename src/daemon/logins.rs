@@ -50,6 +50,7 @@ impl Drives {
         self.stores().renew().await;
         self.all().iter().for_each(|drive| drive.look_at_replicas_again());
         self.folders().all().iter().for_each(|folder| folder.renew());
+        self.watched().all().iter().for_each(|directory| directory.renew());
     }
 
     /// All logins, without secrets.

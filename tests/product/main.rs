@@ -34,6 +34,7 @@ mod service;
 mod trouble;
 mod user_space;
 mod versions;
+mod watched;
 mod web;
 mod web_listen;
 mod work;

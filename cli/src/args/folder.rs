@@ -35,6 +35,13 @@ Examples:
   holdall folder pause photos
   holdall folder resume photos";
 
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  holdall folder watch ~/Documents s3://my-bucket/documents
+  holdall folder watch ~/Notes https://cloud.example.org/remote.php/dav/files/ann/Notes --two-way
+  holdall folder status ~/Notes
+  holdall folder unwatch ~/Notes";
+
 /// A command for a folder.
 #[derive(Debug, Subcommand)]
 pub enum FolderCommand {
@@ -58,8 +65,8 @@ pub enum FolderCommand {
         after_help = "Examples:\n  holdall folder status photos\n  holdall folder status photos --json | jq .queue"
     )]
     Status {
-        /// The folder [default: all folders]
-        #[arg(value_parser = name)]
+        /// The folder, or the path of a watched directory [default: all of them]
+        #[arg(value_parser = folder_or_directory)]
         name: Option<String>,
     },
     /// Upload all changes now, and wait until they are uploaded
@@ -100,6 +107,20 @@ pub enum FolderCommand {
         #[command(subcommand)]
         command: Option<DeletionsCommand>,
     },
+    /// Keep a directory of this computer in a bucket, on a WebDAV server or in another directory
+    ///
+    /// The directory stays an ordinary directory: programs use it as before, also without a connection. Changed files are uploaded once they
+    /// are closed. With --two-way, changes that others make at the remote come here, too. Names in a .holdallignore, in gitignore's
+    /// syntax, are left out. The file .holdall-folder marks the directory: without it, nothing is uploaded and nothing is deleted.
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch(Watch),
+    /// Stop watching a directory; its files stay, here and at the remote
+    #[command(after_help = "Example:\n  holdall folder unwatch ~/Notes")]
+    Unwatch {
+        /// The directory
+        #[arg(value_name = "LOCALDIR")]
+        directory: PathBuf,
+    },
     /// Remove a folder from this computer; its files at the remote stay
     ///
     /// Refused while something is only on this computer.
@@ -114,11 +135,42 @@ pub enum FolderCommand {
     },
 }
 
+/// The name of a folder, or the path of a watched directory, which is made absolute.
+fn folder_or_directory(text: &str) -> Result<String, String> {
+    let home = || std::env::var("HOME").ok();
+    let path = match text.strip_prefix("~/").zip(home()) {
+        Some((rest, home)) => PathBuf::from(home).join(rest),
+        None if text.contains('/') || text == "." || text == ".." => PathBuf::from(text),
+        None => return name(text),
+    };
+    // A directory that is away is named by the path that it had.
+    let path = path.canonicalize().or_else(|_| std::path::absolute(&path));
+    let path = path.map_err(|error| format!("{text} cannot be used: {error}"))?;
+    path.into_os_string().into_string().map_err(|_| format!("the name of {text} is not UTF-8"))
+}
+
+/// `folder watch`.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// The directory to keep
+    #[arg(value_name = "LOCALDIR")]
+    pub directory: PathBuf,
+    /// Where its files are kept: s3://BUCKET/PREFIX, https://HOST/PATH (WebDAV) or a directory
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Bring changes of the remote here, too
+    #[arg(long)]
+    pub two_way: bool,
+    /// Credentials to keep for the remote; without, those of holdall store login are used.
+    #[command(flatten)]
+    pub credentials: CredentialsFrom,
+}
+
 /// Names one folder.
 #[derive(Debug, Args)]
 pub struct Folder {
-    /// The folder
-    #[arg(value_parser = name)]
+    /// The folder, or the path of a watched directory
+    #[arg(value_parser = folder_or_directory)]
     pub name: String,
 }
 
@@ -248,6 +300,28 @@ mod tests {
         };
         assert_eq!(decision("accept"), Some(DeletionsCommand::Accept));
         assert_eq!(decision("restore"), Some(DeletionsCommand::Restore));
+    }
+
+    #[test]
+    fn a_watched_directory_is_named_by_its_path() {
+        let named = |word| match parsed(&["sync", word]) {
+            Ok(FolderCommand::Sync(folder)) => folder.name,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            (named("photos"), named("/nowhere/photos")),
+            ("photos".to_owned(), "/nowhere/photos".to_owned())
+        );
+        assert!(named("./photos").starts_with('/'));
+        let Ok(FolderCommand::Watch(watch)) = parsed(&["watch", "Notes", "s3://b/notes", "--two-way"]) else {
+            panic!("not watch")
+        };
+        assert_eq!(
+            (watch.directory.to_str(), &*watch.url, watch.two_way),
+            (Some("Notes"), "s3://b/notes", true)
+        );
+        assert!(parsed(&["watch", "Notes"]).is_err());
+        assert!(matches!(parsed(&["unwatch", "Notes"]), Ok(FolderCommand::Unwatch { .. })));
     }
 
     #[test]

@@ -35,6 +35,15 @@ pub fn opened(opened: &FolderOpened) -> String {
     text
 }
 
+/// A directory that is watched now.
+pub fn watched(folder: &FolderStatus) -> String {
+    let ways = match folder.watched.as_ref().is_some_and(|watched| watched.two_way) {
+        true => "in step with",
+        false => "uploaded to",
+    };
+    format!("{} is kept {ways} {}. See: holdall folder status {}", folder.name, folder.url, folder.name)
+}
+
 /// A closed folder.
 pub fn closed(closed: &FolderClosed) -> String {
     let folder = &closed.folder;
@@ -56,7 +65,7 @@ pub fn list(folders: &[FolderStatus], paint: Paint) -> String {
     }
     let mut table = Table::new(["FOLDER", "STATE", "MOUNTED AT", "FILES AT"]);
     for folder in folders {
-        let at = folder.mountpoint.clone().unwrap_or_default();
+        let at = place(folder);
         table.row([folder.name.clone(), word(folder, paint), at, folder.url.clone()]);
     }
     format!("{table}{}", reasons(folders))
@@ -69,10 +78,18 @@ pub fn overview(folders: &[FolderStatus], paint: Paint) -> String {
     }
     let mut table = Table::new(["FOLDER", "STATE", "UPLOADS", "MOUNTED AT"]);
     for folder in folders {
-        let at = folder.mountpoint.clone().unwrap_or_default();
+        let at = place(folder);
         table.row([folder.name.clone(), word(folder, paint), uploads(folder), at]);
     }
     format!("{table}{}", reasons(folders))
+}
+
+/// Where a folder is mounted. A watched directory is not, and its name says where it is.
+fn place(folder: &FolderStatus) -> String {
+    match &folder.watched {
+        Some(_) => "(watched)".to_owned(),
+        None => folder.mountpoint.clone().unwrap_or_default(),
+    }
 }
 
 /// One folder, on several lines.
@@ -100,12 +117,32 @@ pub fn details(folder: &FolderStatus, now: &Zoned, paint: Paint) -> String {
     }
     if folder.held_deletions > 0 {
         let held = count(folder.held_deletions, "file");
-        rows.push((
-            "held",
-            format!("{held} deleted at the remote (see: holdall folder deletions {})", folder.name),
-        ));
+        let side = match &folder.watched {
+            Some(watched) if watched.held_at_remote > 0 => "here",
+            _ => "at the remote",
+        };
+        let command = format!("holdall folder deletions {}", folder.name);
+        rows.push(("held", format!("{held} deleted {side} (see: {command})")));
     }
-    rows.push(("mounted at", folder.mountpoint.clone().unwrap_or_else(|| "-".to_owned())));
+    match &folder.watched {
+        Some(watched) => {
+            let ways = if watched.two_way { "both ways" } else { "one way: uploads only" };
+            rows.push(("watched", ways.to_owned()));
+            if watched.left_out > 0 {
+                let left_out = count(watched.left_out, "file");
+                rows.push(("left out", format!("{left_out}, such as {}", watched.left_out_paths.join(", "))));
+            }
+            if watched.changed_at_remote > 0 {
+                let changed = count(watched.changed_at_remote, "file");
+                let words = "at the remote only, which stays so (use --two-way to get them)";
+                rows.push(("changed", format!("{changed} {words}")));
+            }
+            if let Some(why) = &watched.no_events_because {
+                rows.push(("events", format!("none: changes are found within a minute ({why})")));
+            }
+        }
+        None => rows.push(("mounted at", folder.mountpoint.clone().unwrap_or_else(|| "-".to_owned()))),
+    }
     if folder.mountpoint.is_some() {
         let passthrough = match (&folder.passthrough.on, &folder.passthrough.why) {
             (true, _) => "yes: whole files are read and written at the speed of the local disk".to_owned(),
@@ -174,6 +211,7 @@ fn change(change: FolderChange) -> &'static str {
         FolderChange::Move => "move",
         FolderChange::Remove => "remove",
         FolderChange::Attributes => "attributes",
+        FolderChange::Download => "download",
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uuid::Uuid;
 
-mod lease;
+pub(crate) mod lease;
 
 const NANOS: i128 = 1_000_000_000;
 

@@ -19,10 +19,10 @@ use works::Works;
 mod act;
 mod bytes;
 mod close;
-mod conflicts;
+pub(crate) mod conflicts;
 mod desk;
 mod expand;
-mod failure;
+pub(crate) mod failure;
 mod finish;
 mod keep;
 mod lanes;
@@ -64,6 +64,8 @@ pub enum QueueKind {
     Remove,
     /// Its attributes are set.
     Attributes,
+    /// It comes from the remote to a watched directory.
+    Download,
 }
 
 /// A file or directory that differs from the remote.

@@ -156,13 +156,13 @@ pub(super) fn take_place(from: &mut Reader<'_>) -> Result<Place, FormatError> {
 }
 
 /// Appends a version.
-pub(super) fn put_version(out: &mut Writer, version: &Version) {
+pub(crate) fn put_version(out: &mut Writer, version: &Version) {
     out.str(&version.tag).varint(version.len);
     put_optional(out, version.written.as_ref(), put_time);
 }
 
 /// Reads a version.
-pub(super) fn take_version(from: &mut Reader<'_>) -> Result<Version, FormatError> {
+pub(crate) fn take_version(from: &mut Reader<'_>) -> Result<Version, FormatError> {
     Ok(Version { tag: take_text(from)?, len: from.varint()?, written: optional(from, take_time)? })
 }
 

@@ -57,6 +57,8 @@ const PURE: &[&str] = &[
     "store/claims/names.rs",
     "store/names.rs",
     "units.rs",
+    "watched/action.rs",
+    "watched/places.rs",
 ];
 
 /// The same in `store/src`.

@@ -93,6 +93,11 @@ impl Condition {
         Self { advice: Some(api::Advice::new(None, actions, on_screen)), ..self }
     }
 
+    /// A person has to do something.
+    pub fn needs_attention(reason: impl Into<String>, action: impl Into<Actions>) -> Self {
+        Self::because(DriveState::NeedsAttention, reason).and_do(action)
+    }
+
     fn failed(state: DriveState, failure: Failure) -> Self {
         let needs_login = failure.code == Code::Credentials;
         let Failure { message, consequence, actions, on_screen, .. } = advice::shown(failure);

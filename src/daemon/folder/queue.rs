@@ -17,12 +17,13 @@ impl Folder {
 }
 
 /// A queue in numbers.
-pub(super) fn counts(queue: &Queue) -> FolderQueueCounts {
+pub fn counts(queue: &Queue) -> FolderQueueCounts {
     let Queue { waiting, uploading, failed, in_use, .. } = *queue;
     FolderQueueCounts { waiting, uploading, failed, in_use }
 }
 
-fn told(queue: Queue) -> FolderQueue {
+/// A queue in the API's terms.
+pub fn told(queue: Queue) -> FolderQueue {
     let counts = counts(&queue);
     let items = queue.items.into_iter().map(item).collect();
     FolderQueue { counts, bytes: queue.bytes, trouble: queue.trouble, items }
@@ -43,6 +44,7 @@ fn item(item: QueueItem) -> FolderQueued {
             QueueKind::Move => FolderChange::Move,
             QueueKind::Remove => FolderChange::Remove,
             QueueKind::Attributes => FolderChange::Attributes,
+            QueueKind::Download => FolderChange::Download,
         },
         bytes: item.bytes,
         sent_bytes: item.sent,
@@ -54,7 +56,7 @@ fn item(item: QueueItem) -> FolderQueued {
 }
 
 /// The path and the reason of the first failed upload, and whether it is tried again without a person.
-pub(super) fn first_failed(queue: &Queue) -> Option<(String, String, bool)> {
+pub fn first_failed(queue: &Queue) -> Option<(String, String, bool)> {
     // One that needs a person comes before one that does not.
     let failed = queue.items.iter().filter_map(|item| match &item.state {
         QueueState::Failed { reason, again_ms } => {

@@ -66,6 +66,7 @@ impl Folder {
             received_bytes: meter.received_bytes().total(),
             last_uploaded_at: queue.last_uploaded_ms.or(last.last_uploaded_ms).map(time),
             daemon_pid: std::process::id(),
+            watched: None,
         }
     }
 }
@@ -132,5 +133,6 @@ pub fn damaged(uuid: uuid::Uuid, name: &str, failure: api::Failure, since_ms: u6
         received_bytes: 0,
         last_uploaded_at: None,
         daemon_pid: std::process::id(),
+        watched: None,
     }
 }

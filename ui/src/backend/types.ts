@@ -1123,6 +1123,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/folders/{name}/unwatch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stops watching a directory; its files stay here and at the remote */
+        post: operations["post_folders_name_unwatch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/limits": {
         parameters: {
             query?: never;
@@ -1306,6 +1326,23 @@ export interface paths {
         put?: never;
         /** Waits until enough of a file is on this computer */
         post: operations["post_wait"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/watched": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keeps a directory of this computer in a remote */
+        post: operations["post_watched"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2751,7 +2788,7 @@ export interface components {
             subject: string;
         };
         /** @description What is done at the remote for a file or directory. */
-        FolderChange: "upload" | "make_directory" | "move" | "remove" | "attributes";
+        FolderChange: "upload" | "make_directory" | "move" | "remove" | "attributes" | "download";
         /** @description A closed folder. */
         FolderClosed: {
             /**
@@ -2852,6 +2889,8 @@ export interface components {
             url: string;
             /** @description Its UUID on this device. */
             uuid: string;
+            /** @description What a watched directory has; null for a folder that is mounted. A watched directory is named by its path. */
+            watched?: components["schemas"]["WatchedDirectory"] | null;
         };
         /** @description What to do with a folder. */
         FolderCommand: "list" | "open" | "open_new" | "close" | "status" | "sync" | "queue" | "resume" | "conflicts" | "deletions" | "forget" | "discard_unsent";
@@ -2982,6 +3021,8 @@ export interface components {
             url: string;
             /** @description Its UUID on this device. */
             uuid: string;
+            /** @description What a watched directory has; null for a folder that is mounted. A watched directory is named by its path. */
+            watched?: components["schemas"]["WatchedDirectory"] | null;
         };
         /** @description The upload queue of a folder. */
         FolderQueue: {
@@ -3163,6 +3204,8 @@ export interface components {
             url: string;
             /** @description Its UUID on this device. */
             uuid: string;
+            /** @description What a watched directory has; null for a folder that is mounted. A watched directory is named by its path. */
+            watched?: components["schemas"]["WatchedDirectory"] | null;
         };
         /** @description Forgets a folder: its files on this device are deleted, and nothing at the remote changes. */
         ForgetFolder: {
@@ -4070,6 +4113,46 @@ export interface components {
              * @description How many of these bytes are here.
              */
             ready_bytes: number;
+        };
+        /** @description Watches a directory of this computer. */
+        WatchDirectory: {
+            /** @description Credentials of the remote, to be saved; if left out, the saved ones are used. */
+            credentials?: components["schemas"]["StoreCredentials"] | null;
+            /** @description The directory: an absolute path. */
+            directory: string;
+            /**
+             * @description Bring changes of the remote here, too.
+             * @default false
+             */
+            two_way: boolean;
+            /** @description The address of the remote that it is kept in. */
+            url: string;
+        };
+        /** @description A directory of this computer that is kept in a remote. */
+        WatchedDirectory: {
+            /**
+             * Format: uint64
+             * @description Files that were changed at the remote, and that a directory which is kept one way leaves alone.
+             */
+            changed_at_remote: number;
+            /** @description Where it is. */
+            directory: string;
+            /**
+             * Format: uint64
+             * @description Held deletions of files that are gone here, and stay at the remote.
+             */
+            held_at_remote: number;
+            /**
+             * Format: uint64
+             * @description Files that cannot be synchronized, here or at the remote, because of their names or kinds.
+             */
+            left_out: number;
+            /** @description The paths of the first. */
+            left_out_paths: string[];
+            /** @description Why the kernel does not tell of changes, so that the directory is looked at every minute; null if it does. */
+            no_events_because: string | null;
+            /** @description Whether changes of the remote come here, too. */
+            two_way: boolean;
         };
         /** @description Where a browser signs in. */
         WebAddress: {
@@ -6408,6 +6491,44 @@ export interface operations {
             };
         };
     };
+    post_folders_name_unwatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_limits: {
         parameters: {
             query?: never;
@@ -6851,6 +6972,45 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Waited"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_watched: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WatchDirectory"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["FolderStatus"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// # Errors
 ///
 /// `Unsupported`: this file system has none, or not for this process.
-pub(super) fn take(file: &File) -> io::Result<bool> {
+pub(crate) fn take(file: &File) -> io::Result<bool> {
     // A program that opens the file to write is announced by a signal. The default one would end this process; this one is ignored unless
     // somebody asks for it.
     fcntl(file, F_SETSIG, libc::SIGURG)?;
@@ -36,4 +36,11 @@ fn fcntl(file: &File, command: i32, argument: i32) -> io::Result<()> {
         }
         _ => Err(error),
     }
+}
+
+/// Whether a lease that was taken still holds: nobody has asked to write since.
+pub(crate) fn holds(file: &File) -> bool {
+    // SAFETY: the descriptor is open, and the command takes no argument.
+    let lease = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) };
+    lease == libc::F_RDLCK
 }
