@@ -26,6 +26,7 @@ pub mod keys;
 mod local;
 pub mod log;
 pub mod map;
+pub mod migrate;
 pub mod planted;
 pub mod pull;
 pub mod push;
