@@ -42,6 +42,7 @@ mod inode;
 mod kind;
 mod limits;
 mod nodes;
+pub mod reader;
 mod superblock;
 mod tree;
 

@@ -80,6 +80,13 @@ pub const TARGETS: &[Target] = &[
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
     // A buffer of 1 MiB, and what the limits allow.
     Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },
+    // A part of a file, and a tag for each block of the journal.
+    Target {
+        name: "ext4_files",
+        run: ext4::ext4_files,
+        seeds: ext4::ext4_files_seeds,
+        memory_bytes: 16 * MIB,
+    },
     // The bytes that it examines at once, and the input itself.
     Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },

@@ -283,7 +283,7 @@ fn free_of_fixed(entries: Entries, groups: &Groups) -> Result<Entries, Doubt> {
 }
 
 /// Whether the checksum of a block of extents is right, if it has one.
-fn checks(block: &[u8], seed: u32, fs: &Superblock) -> bool {
+pub fn checks(block: &[u8], seed: u32, fs: &Superblock) -> bool {
     let guarded = tree::guarded_bytes(block);
     fs.group_check != GroupCheck::Crc32c
         || guarded + 4 <= BLOCK_BYTES as usize

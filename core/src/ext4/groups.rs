@@ -242,8 +242,13 @@ fn parse(group: u32, descriptor: &[u8], fs: &Superblock) -> Option<Group> {
     })
 }
 
+/// The first block of the group's inode table, by its descriptor.
+pub fn table_start(descriptor: &[u8]) -> u64 {
+    wide(u32_at(descriptor, 0x8), if descriptor.len() >= 64 { u32_at(descriptor, 0x28) } else { 0 })
+}
+
 /// Whether its checksum is right, if it has one.
-fn checks(group: u32, descriptor: &[u8], fs: &Superblock) -> bool {
+pub fn checks(group: u32, descriptor: &[u8], fs: &Superblock) -> bool {
     let Some((before, rest)) = descriptor.split_at_checked(0x1e) else { return false };
     let after = rest.get(2..).unwrap_or_default();
     let number = group.to_le_bytes();

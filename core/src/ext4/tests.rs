@@ -2,6 +2,6 @@
 
 mod followed;
 mod hostile;
-mod image;
+pub(super) mod image;
 mod layouts;
 mod truth;

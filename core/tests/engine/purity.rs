@@ -19,6 +19,8 @@ const PURE: &[&str] = &[
     "ext4/kind.rs",
     "ext4/limits.rs",
     "ext4/nodes.rs",
+    "ext4/reader/error.rs",
+    "ext4/reader/inode.rs",
     "ext4/superblock.rs",
     "ext4/tree.rs",
     "fence.rs",

@@ -1,7 +1,11 @@
 //! A drive's file system, read from outside.
 
+use holdall_core::device::DeviceError;
+use holdall_core::ext4::reader::{Blocks, FileSystem, Kind, READ_BYTES_MAX};
 use holdall_core::ext4::{InodeNumber, Limits, Walk};
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const DEVICE_BLOCKS: u64 = 1 << 16;
@@ -68,6 +72,85 @@ pub fn ext4(input: &[u8]) {
         }
         walk.written(BlockRange { start: 0, end: DEVICE_BLOCKS });
     }
+}
+
+/// A drive whose blocks come from an input.
+struct Input<'a>(&'a [u8]);
+
+impl Blocks for Input<'_> {
+    fn size_blocks(&self) -> u64 {
+        DEVICE_BLOCKS
+    }
+
+    async fn read(&self, range: BlockRange) -> Result<Vec<u8>, DeviceError> {
+        assert!(range.start < range.end && range.end <= DEVICE_BLOCKS, "{range} is not on the drive");
+        assert!(range.byte_len() <= READ_BYTES_MAX + BLOCK_BYTES, "{range} is too much at once");
+        let mut bytes = vec![0; range.byte_len() as usize];
+        range
+            .iter()
+            .zip(bytes.chunks_exact_mut(BLOCK))
+            .for_each(|(number, into)| block(self.0, number, into));
+        Ok(bytes)
+    }
+}
+
+/// The result of a future that never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("nothing here waits"),
+    }
+}
+
+/// Reading the files ends, reads nothing beyond the drive, and gives no more bytes than a file has.
+pub fn ext4_files(input: &[u8]) {
+    const ENTRIES_MAX: usize = 400;
+    let Ok(fs) = now(FileSystem::open(Input(input))) else { return };
+    assert!(fs.usage().free_blocks <= fs.usage().blocks);
+    for number in 0..=u32::try_from(TABLE / 128).unwrap_or(u32::MAX) {
+        let Ok(node) = now(fs.node(InodeNumber(number))) else { continue };
+        let ends = [0, node.size / 2, node.size.saturating_sub(2 * BLOCK_BYTES)];
+        for from in ends {
+            let wanted = from..from.saturating_add(3 * BLOCK_BYTES + 1);
+            if let Ok(bytes) = now(fs.read(&node, wanted.clone())) {
+                assert_eq!(bytes.len() as u64, wanted.end.min(node.size).saturating_sub(from));
+            }
+        }
+        let _ = now(fs.read_link(&node));
+        let _ = now(fs.attributes(&node));
+        if node.kind == Kind::Directory {
+            let (mut from, mut seen) = (0, 0);
+            while let Ok(entries) = now(fs.entries(&node, from)) {
+                let Some(last) = entries.last() else { break };
+                assert!(last.next > from, "it proceeds");
+                (from, seen) = (last.next, seen + entries.len());
+                assert!(entries.iter().all(|entry| !entry.name.is_empty() && !entry.name.contains(&b'/')));
+                if seen > ENTRIES_MAX {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A file system with a directory that has entries, and one whose journal must be replayed: a head, a descriptor with an escaped block, the
+/// block and a commit.
+pub fn ext4_files_seeds() -> Vec<Vec<u8>> {
+    let nodes = SUPERBLOCK + DESCRIPTORS + TABLE;
+    let put = |bytes: &mut [u8], at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    let mut named = seed(true);
+    // Block 50 is the third node.
+    put(&mut named, nodes + 2 * NODE, &[2, 0, 0, 0, 12, 0, 1, 2, b'.', 0, 0, 0]);
+    put(&mut named, nodes + 2 * NODE + 12, &[4, 0, 0, 0, 244, 15, 4, 1, b'f', b'i', b'l', b'e']);
+    let mut logged = seed(true);
+    put(&mut logged, 0x60, &[0x46]);
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
+    let magic = 0xc03b_3998;
+    // The journal begins with block 100, which is the first node.
+    put(&mut logged, nodes, &words(&[magic, 4, 0, 4096, 64, 1, 7, 1, 0, 0, 0]));
+    put(&mut logged, nodes + NODE, &words(&[magic, 1, 7, 50, 0b1011]));
+    put(&mut logged, nodes + 3 * NODE, &words(&[magic, 2, 7]));
+    vec![named, logged, seed(false)]
 }
 
 /// A file system with a directory and files in trees of both styles, without checksums.
