@@ -6,6 +6,7 @@
 // These macros panic if the output cannot be written, as with a log on a full disk.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod admission;
 pub mod bitmap;
 pub mod cache;
 mod clock;
@@ -34,7 +35,6 @@ mod reach;
 mod read_error;
 pub mod replica;
 pub mod retry;
-pub mod room;
 pub mod runs;
 pub mod seal;
 #[cfg(feature = "sim")]

@@ -91,7 +91,7 @@ pub enum LogError {
     Missing,
     /// The local disk has no space for a file that is needed.
     #[error("the local disk has no room for the journal: {0}")]
-    NoRoom(String),
+    DiskFull(String),
     /// The operating system's error.
     #[error("the journal cannot be read: {0}")]
     Io(String),
@@ -100,7 +100,9 @@ pub enum LogError {
 impl From<io::Error> for LogError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LogError::NoRoom(error.to_string()),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                LogError::DiskFull(error.to_string())
+            }
             _ => LogError::Io(error.to_string()),
         }
     }
@@ -239,8 +241,8 @@ impl<R: Records> Log<R> {
     /// A write of the local disk failed.
     fn not_written(&self, error: io::Error) -> LogError {
         match LogError::from(error) {
-            error @ LogError::NoRoom(_) if R::SURVIVES_A_FULL_DISK => error,
-            LogError::NoRoom(reason) | LogError::Io(reason) => self.fail(reason),
+            error @ LogError::DiskFull(_) if R::SURVIVES_A_FULL_DISK => error,
+            LogError::DiskFull(reason) | LogError::Io(reason) => self.fail(reason),
             error => self.fail(error.to_string()),
         }
     }

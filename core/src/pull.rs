@@ -5,14 +5,14 @@
 //! absent (`fetch`). Failed pulls are tried again (`tries`). Blocks that readers will probably want next are pulled ahead
 //! of them (`ahead`).
 
+use crate::admission::{Admission, CacheFull};
 use crate::cache::{self, Cache};
 use crate::read_error::ReadError;
-use crate::room::{NoRoom, Room};
 use crate::units::{BlockRange, portions};
 use ahead::Patterns;
-use flights::Flights;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use single_flight::SingleFlight;
 use sink::ForReaders;
 use stalls::Stalls;
 use std::panic::AssertUnwindSafe;
@@ -26,13 +26,13 @@ use underway::Underway;
 
 mod ahead;
 mod fetch;
-mod flights;
-pub(crate) mod foresight;
-mod neighbours;
 mod patience;
+pub(crate) mod prefetch;
 mod queue;
 mod scans;
+mod single_flight;
 mod sink;
+mod small_files;
 mod source;
 mod stalls;
 mod streams;
@@ -59,7 +59,7 @@ pub enum PullError {
     Cache(String),
     /// The cache is full, and nothing in it may be evicted.
     #[error(transparent)]
-    NoRoom(#[from] NoRoom),
+    CacheFull(#[from] CacheFull),
     /// The store does not answer, and nobody waits for the blocks.
     #[error("the store does not answer")]
     Away,
@@ -76,14 +76,14 @@ const TRIES_AHEAD: u32 = 4;
 pub struct Puller<S: Source> {
     source: Arc<S>,
     cache: Arc<Cache>,
-    room: Arc<Room>,
+    room: Arc<Admission>,
     // Held only to decide, never while pulling.
     queue: Mutex<Queue>,
     // Held only to decide; taken before the queue's lock.
     patterns: Mutex<Patterns>,
     /// Whether reads of local blocks matter to a stream.
     is_streaming: AtomicBool,
-    flights: Flights<S::Part>,
+    flights: SingleFlight<S::Part>,
     underway: Underway,
     /// The runtime for pulls: readers call from threads of their own.
     runtime: Handle,
@@ -115,7 +115,7 @@ impl<S: Source> Drop for Awaited<S> {
 
 impl<S: Source> Puller<S> {
     /// Pulls blocks of `source` into `cache`, on the runtime that calls this.
-    pub fn new(source: S, cache: Arc<Cache>, room: Arc<Room>) -> Arc<Self> {
+    pub fn new(source: S, cache: Arc<Cache>, room: Arc<Admission>) -> Arc<Self> {
         let puller = Arc::new(Self {
             source: Arc::new(source),
             cache,
@@ -123,7 +123,7 @@ impl<S: Source> Puller<S> {
             queue: Mutex::new(Queue::new()),
             patterns: Mutex::default(),
             is_streaming: AtomicBool::new(false),
-            flights: Flights::default(),
+            flights: SingleFlight::default(),
             underway: Underway::default(),
             runtime: Handle::current(),
             ended: watch::Sender::new(0),
@@ -249,7 +249,7 @@ impl<S: Source> Puller<S> {
         for portion in portions(ranges, most) {
             let missing = portion.into_iter().flat_map(|range| self.missing(range)).collect();
             match self.pull_batch(class, missing).await {
-                Err(PullError::NoRoom(full)) => return Err(full.into()),
+                Err(PullError::CacheFull(full)) => return Err(full.into()),
                 pulled => outcome = outcome.and(pulled),
             }
         }
@@ -276,7 +276,7 @@ impl<S: Source> Puller<S> {
                     while let Some((blocks, error)) = queue.take_error(class, run) {
                         left = left.into_iter().flat_map(|run| run.without(&blocks)).collect();
                         match error {
-                            PullError::NoRoom(full) => return Err(full.into()),
+                            PullError::CacheFull(full) => return Err(full.into()),
                             error => outcome = outcome.and(Err(error)),
                         }
                     }

@@ -1,8 +1,9 @@
 //! An open drive: the block device that is served, on top of journal, cache, pulls and pushes.
 //!
-//! The straight path of a read that hits is in `read.rs`, that of a write in `write.rs`; neither waits for anything. `keeper.rs` applies
+//! The straight path of a read that hits is in `read.rs`, that of a write in `write.rs`; neither waits for anything. `applier.rs` applies
 //! durable records to the cache in the background. `open.rs` argues how a drive is taken and how local files are reconciled with the store.
 
+use crate::admission::Admission;
 use crate::cache::Cache;
 use crate::device::DeviceError;
 use crate::format::id::ObjectId;
@@ -11,7 +12,6 @@ use crate::journal::{Journal, JournalError};
 use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
-use crate::room::Room;
 use crate::store::meter::Meter;
 use crate::units::{BLOCK_BYTES, BlockRange, CHUNK_BLOCKS, ChunkIndex, Lsn, coalesce};
 use parking_lot::Mutex;
@@ -19,27 +19,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod access;
+mod applier;
 mod assemble;
 mod close;
-mod keeper;
 mod kept;
+mod metadata_tracker;
 mod notes;
 mod open;
 mod pins;
 mod read;
 mod reconcile;
-mod remember;
 pub(crate) mod scanning;
 mod seen;
 mod source;
 mod status;
-mod survey;
 mod take;
 mod trace;
+mod version_recorder;
 mod write;
 
 pub use crate::local::{Base, Fork, Local, has_unsent};
-pub use access::{Access, Environment, OpenError, Over};
+pub use access::{Access, Environment, OpenError, TakeOver};
 pub use close::VolumeDevice;
 pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
@@ -52,8 +52,8 @@ pub struct Volume {
     cache: Arc<Cache>,
     map: Arc<Map>,
     puller: Arc<Puller<MapSource>>,
-    room: Arc<Room>,
-    survey: survey::Survey,
+    room: Arc<Admission>,
+    survey: metadata_tracker::MetadataTracker,
     scanning: scanning::Scanning,
     trace: trace::Trace,
     pins: pins::Pins,
@@ -64,9 +64,9 @@ pub struct Volume {
     root_id: ObjectId,
     size_blocks: AtomicU64,
     closed: AtomicBool,
-    keeper: keeper::Keeper,
+    applier: applier::Applier,
     /// None for a version that is only read.
-    rememberer: Option<Arc<remember::Rememberer>>,
+    version_recorder: Option<Arc<version_recorder::VersionRecorder>>,
     /// The last record that the applier has made durable in the cache file.
     applied_durable: Arc<AtomicU64>,
     // Held while the drive is resized.
@@ -176,8 +176,9 @@ impl Volume {
 
     /// Applies records up to `durable` to the cache. They have to be durable.
     async fn apply(&self, durable: Lsn) -> Result<(), String> {
-        let in_store = self.rememberer.as_ref().map_or(Lsn(0), |rememberer| rememberer.lsn());
-        keeper::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
+        let in_store =
+            self.version_recorder.as_ref().map_or(Lsn(0), |version_recorder| version_recorder.lsn());
+        applier::apply(&self.journal, &self.cache, &self.room, in_store, durable).await.map(drop)
     }
 
     /// Stops fetching the blocks that were read first at earlier openings, for this opening. Pulls in flight end.

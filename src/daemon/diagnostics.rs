@@ -92,7 +92,7 @@ impl Drives {
     /// Every word of all credentials that are not in a keyring. Credentials in a keyring are nowhere else, and reading them may prompt a
     /// person.
     fn known_secrets(&self) -> Vec<String> {
-        let logins = self.stores().keeper().list().unwrap_or_default();
+        let logins = self.stores().secrets().list().unwrap_or_default();
         let mut secrets = Vec::new();
         for login in &logins {
             if let Kept::File(credentials) = &login.kept

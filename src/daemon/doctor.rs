@@ -90,7 +90,7 @@ impl Drives {
     }
 
     async fn look_at_keyring(&self) -> Finding {
-        let logins = match self.stores().keeper().list() {
+        let logins = match self.stores().secrets().list() {
             Ok(logins) => logins,
             Err(error) => return judge::logins(&failure::secrets(&error.into())),
         };
@@ -102,7 +102,7 @@ impl Drives {
     async fn ask_stores(&self, work: Option<&Work>) -> Vec<Finding> {
         let mut uses = uses(&self.all());
         // Logins that cannot be read are a finding already.
-        let logins = self.stores().keeper().list().unwrap_or_default();
+        let logins = self.stores().secrets().list().unwrap_or_default();
         uses.extend(unused(&logins, &uses));
         let total = uses.len() as u64;
         let progress = |done| {
@@ -157,7 +157,7 @@ impl Drives {
 
     fn user_at(&self, store: &str) -> Option<String> {
         let url = stores::parse(store).ok()?;
-        let login = self.stores().keeper().find(&url).ok()??;
+        let login = self.stores().secrets().find(&url).ok()??;
         Some(login.user)
     }
 }

@@ -17,7 +17,7 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::seal::Cipher;
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
-use holdall_core::volume::{OpenError, Over, Volume};
+use holdall_core::volume::{OpenError, TakeOver, Volume};
 pub use open::{asked_place, default_mountpoint};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
@@ -330,7 +330,7 @@ impl Drive {
         if let Some(failure) = self.relies_on_locks().await {
             return Err(failure);
         }
-        let opened = self.open_engine(Over::Nobody).await?;
+        let opened = self.open_engine(TakeOver::Nobody).await?;
         let result = work(&opened.volume).await;
         *lock = Some(opened);
         self.finish(&mut lock).await;

@@ -9,7 +9,7 @@ use super::limits::Limits;
 use super::mounts;
 use super::overview::Overviews;
 use super::registry::{Config, Registry, is_name};
-use super::secrets::Keeper;
+use super::secrets::SecretStore;
 use super::stores::{self, FamilyStore, Stores, found, place, trial};
 use super::watched::WatchedDirectories;
 use super::web::Web;
@@ -94,7 +94,8 @@ impl Drives {
                 }
             }
         }
-        let stores = Stores::new(Keeper::new(&registry.paths().state), Limits::load(&registry.paths().state));
+        let stores =
+            Stores::new(SecretStore::new(&registry.paths().state), Limits::load(&registry.paths().state));
         let folders = Folders::new(&registry, &stores, &site)?;
         let drives = Self {
             watched: WatchedDirectories::new(&folders.common)?,

@@ -452,7 +452,7 @@ pub fn journal(error: &JournalError) -> Failure {
             "Changes that were not uploaded may be lost. Nothing is uploaded or deleted.",
             "If you have a backup of the file, restore it. The uploaded version can be opened on another computer.",
         ),
-        JournalError::NoRoom(reason) => failure(
+        JournalError::DiskFull(reason) => failure(
             Code::Full,
             format!("The local disk has no space for the journal: {reason}."),
             "Files that were saved before are not affected.",

@@ -5,7 +5,7 @@ use super::failure::{self, failure};
 use super::registry;
 use super::status::{now_ms, time};
 use crate::api::{self, Code, Failure, Indexers, OnMetered, ProxyUse, QuietHours, SetLimits, SetProxy};
-use holdall_core::store::pace::{Pacer, RATE_MIN, Way};
+use holdall_core::store::pace::{Direction, Pacer, RATE_MIN};
 use holdall_core::store::proxy::ProxyError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -234,8 +234,8 @@ impl Limits {
     }
 
     fn apply(&self, saved: &Saved) {
-        self.pacer.set(Way::Up, saved.up);
-        self.pacer.set(Way::Down, saved.down);
+        self.pacer.set(Direction::Up, saved.up);
+        self.pacer.set(Direction::Down, saved.down);
         let is_metered = saved.on_metered == OnMetered::Pause && *self.metered.borrow() == Some(true);
         let waiting = match saved.paused_until.is_some_and(|until| until > now_ms()) {
             true => Some(Waits::Paused),
@@ -307,11 +307,11 @@ mod tests {
         assert_eq!(limits.shown().up_bytes_per_s, None);
         let change = SetLimits { up_bytes_per_s: Some(1 << 20), ..SetLimits::default() };
         limits.set(change).expect("it is saved");
-        assert_eq!(limits.pacer().rate(Way::Up), Some(1 << 20));
+        assert_eq!(limits.pacer().rate(Direction::Up), Some(1 << 20));
         let again = Limits::load(state.path());
         assert_eq!((again.shown().up_bytes_per_s, again.shown().down_bytes_per_s), (Some(1 << 20), None));
         again.set(SetLimits { up_bytes_per_s: Some(0), ..SetLimits::default() }).expect("it is saved");
-        assert_eq!(Limits::load(state.path()).pacer().rate(Way::Up), None);
+        assert_eq!(Limits::load(state.path()).pacer().rate(Direction::Up), None);
         let refused = again.set(SetLimits { down_bytes_per_s: Some(100), ..SetLimits::default() });
         assert_eq!(refused.expect_err("it is too slow").code, Code::Usage);
         let cache = |bytes| SetLimits { cache_bytes: Some(bytes), ..SetLimits::default() };

@@ -25,7 +25,7 @@ impl Drives {
         if !request.unchecked {
             self.try_out(&url, &credentials).await?;
         }
-        let kept = self.stores().keeper().keep(&scope, credentials, !request.no_keyring).await;
+        let kept = self.stores().secrets().keep(&scope, credentials, !request.no_keyring).await;
         let login = kept.map_err(|error| failure::secrets(&error))?;
         self.renew().await;
         Ok(self.told(&login))
@@ -37,7 +37,7 @@ impl Drives {
         let scope = stores::scope(&url)?;
         // Looked up before they are gone: afterwards the drives use other credentials, or none.
         let known = self.logins()?;
-        let forgotten = self.stores().keeper().forget(&scope).await;
+        let forgotten = self.stores().secrets().forget(&scope).await;
         let login =
             forgotten.map_err(|error| failure::secrets(&error))?.ok_or_else(|| not_logged_in(&scope))?;
         self.renew().await;
@@ -55,7 +55,7 @@ impl Drives {
 
     /// All logins, without secrets.
     pub fn logins(&self) -> Result<Vec<StoreLogin>, Failure> {
-        let logins = self.stores().keeper().list().map_err(|error| failure::secrets(&error.into()))?;
+        let logins = self.stores().secrets().list().map_err(|error| failure::secrets(&error.into()))?;
         Ok(logins.iter().map(|login| self.told(login)).collect())
     }
 
@@ -110,14 +110,14 @@ impl Drives {
     ) -> Result<Option<Login>, Failure> {
         let Some(given) = given else { return Ok(None) };
         let (scope, credentials) = (stores::scope(url)?, stores::credentials(url, given)?);
-        let keeper = self.stores().keeper();
-        let known = keeper.list().map_err(|error| failure::secrets(&error.into()))?;
+        let secrets = self.stores().secrets();
+        let known = secrets.list().map_err(|error| failure::secrets(&error.into()))?;
         if let Some(known) = known.iter().find(|known| known.store == scope.to_string()) {
-            let same = keeper.credentials(known).await.is_ok_and(|known| known == credentials);
+            let same = secrets.credentials(known).await.is_ok_and(|known| known == credentials);
             return if same { Ok(None) } else { Err(logged_in_otherwise(&scope)) };
         }
         self.try_out(url, &credentials).await?;
-        let login = keeper.keep(&scope, credentials, true).await;
+        let login = secrets.keep(&scope, credentials, true).await;
         login.map(Some).map_err(|error| failure::secrets(&error))
     }
 
@@ -128,7 +128,7 @@ impl Drives {
             return;
         }
         let Some(scope) = Scope::parse(&login.store) else { return };
-        if let Err(error) = self.stores().keeper().forget(&scope).await {
+        if let Err(error) = self.stores().secrets().forget(&scope).await {
             tracing::warn!(store = login.store, %error, "its credentials stay, although it was not created");
         }
     }
@@ -172,7 +172,7 @@ impl Drives {
     fn told(&self, login: &Login) -> StoreLogin {
         let uses = |url: &str| {
             let url = StoreUrl::parse(url).ok()?;
-            let found = self.stores().keeper().find(&url).ok()??;
+            let found = self.stores().secrets().find(&url).ok()??;
             (found.store == login.store).then_some(())
         };
         let drives = self.addresses().into_iter().filter(|(_, url)| uses(url).is_some());

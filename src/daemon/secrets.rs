@@ -76,7 +76,7 @@ struct File {
 }
 
 /// Keeps the logins of this device.
-pub struct Keeper {
+pub struct SecretStore {
     path: PathBuf,
     /// Whether to ask for a keyring at all.
     keyring: bool,
@@ -84,7 +84,7 @@ pub struct Keeper {
     changing: tokio::sync::Mutex<()>,
 }
 
-impl Keeper {
+impl SecretStore {
     /// The keeper whose file is in the directory `state`.
     pub fn new(state: &Path) -> Self {
         Self { path: state.join(NAME), keyring: true, changing: tokio::sync::Mutex::default() }
@@ -215,9 +215,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn keeper(dir: &tempfile::TempDir) -> Keeper {
+    fn secrets(dir: &tempfile::TempDir) -> SecretStore {
         // No test touches the keyring of the person who runs it.
-        Keeper { keyring: false, ..Keeper::new(dir.path()) }
+        SecretStore { keyring: false, ..SecretStore::new(dir.path()) }
     }
 
     fn scope(text: &str) -> Scope {
@@ -228,33 +228,33 @@ mod tests {
         Credentials::Password { user: "ann".into(), password: Zeroizing::new(password.into()) }
     }
 
-    async fn found(keeper: &Keeper, url: &str) -> Option<Credentials> {
-        let login = keeper.find(&StoreUrl::parse(url).unwrap()).unwrap()?;
-        Some(keeper.credentials(&login).await.unwrap())
+    async fn found(secrets: &SecretStore, url: &str) -> Option<Credentials> {
+        let login = secrets.find(&StoreUrl::parse(url).unwrap()).unwrap()?;
+        Some(secrets.credentials(&login).await.unwrap())
     }
 
     #[tokio::test]
     async fn a_login_is_found_by_the_closest_fit_and_survives() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(found(&keeper(&dir), "https://h/a/").await.is_none());
+        assert!(found(&secrets(&dir), "https://h/a/").await.is_none());
         for (store, secret) in [("https://h/", "one"), ("https://h/a/", "two"), ("https://h/", "three")] {
-            keeper(&dir).keep(&scope(store), password(secret), true).await.unwrap();
+            secrets(&dir).keep(&scope(store), password(secret), true).await.unwrap();
         }
-        let keeper = keeper(&dir);
-        assert_eq!(found(&keeper, "https://h/a/b").await, Some(password("two")));
-        assert_eq!(found(&keeper, "https://h/b").await, Some(password("three")));
-        assert_eq!(found(&keeper, "http://h/a/").await, None);
-        assert_eq!(keeper.list().unwrap().len(), 2);
-        assert!(keeper.forget(&scope("https://h/a")).await.unwrap().is_some());
-        assert!(keeper.forget(&scope("https://h/a")).await.unwrap().is_none());
-        assert_eq!(found(&keeper, "https://h/a/b").await, Some(password("three")));
+        let secrets = secrets(&dir);
+        assert_eq!(found(&secrets, "https://h/a/b").await, Some(password("two")));
+        assert_eq!(found(&secrets, "https://h/b").await, Some(password("three")));
+        assert_eq!(found(&secrets, "http://h/a/").await, None);
+        assert_eq!(secrets.list().unwrap().len(), 2);
+        assert!(secrets.forget(&scope("https://h/a")).await.unwrap().is_some());
+        assert!(secrets.forget(&scope("https://h/a")).await.unwrap().is_none());
+        assert_eq!(found(&secrets, "https://h/a/b").await, Some(password("three")));
     }
 
     #[tokio::test]
     async fn the_file_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let keeper = keeper(&dir);
-        let login = keeper.keep(&scope("https://h/"), password("hunter2"), true).await.unwrap();
+        let secrets = secrets(&dir);
+        let login = secrets.keep(&scope("https://h/"), password("hunter2"), true).await.unwrap();
         assert!(matches!(login.kept, Kept::File(_)));
         let file = dir.path().join(NAME);
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -264,14 +264,14 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_file_is_left_alone_and_never_quoted() {
         let dir = tempfile::tempdir().unwrap();
-        let keeper = keeper(&dir);
+        let secrets = secrets(&dir);
         let damaged = r#"{"version": 1, "logins": ["hunter2"]}"#;
         std::fs::write(dir.path().join(NAME), damaged).unwrap();
-        let error = keeper.keep(&scope("https://h/"), password("x"), true).await.err().unwrap();
+        let error = secrets.keep(&scope("https://h/"), password("x"), true).await.err().unwrap();
         assert!(!error.to_string().contains("hunter2"), "{error}");
         assert_eq!(std::fs::read_to_string(dir.path().join(NAME)).unwrap(), damaged);
         std::fs::write(dir.path().join(NAME), r#"{"version": 2, "logins": []}"#).unwrap();
-        assert!(keeper.list().is_err());
+        assert!(secrets.list().is_err());
     }
 
     #[test]

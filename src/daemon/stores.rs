@@ -4,7 +4,7 @@
 use super::failure::{self, failure};
 use super::limits::Limits;
 use super::secrets::scope::Scope;
-use super::secrets::{Keeper, Login};
+use super::secrets::{Login, SecretStore};
 use crate::api::{Action, Code, Failure, StoreCredentials, StoreMode};
 use holdall_core::family::{self, Family, FamilyError, Mode};
 use holdall_core::store::Store;
@@ -40,7 +40,7 @@ const TRIAL_IS_LEFT_AFTER: Duration = Duration::from_secs(3600);
 
 /// The stores in use, and all credentials.
 pub struct Stores {
-    keeper: Keeper,
+    secrets: SecretStore,
     limits: Arc<Limits>,
     /// Held to search it. The user of a store keeps it alive.
     used: Mutex<Vec<Weak<Renewable>>>,
@@ -68,9 +68,9 @@ impl FamilyStore {
 
 impl Stores {
     /// No store is in use yet.
-    pub fn new(keeper: Keeper, limits: Arc<Limits>) -> Arc<Self> {
+    pub fn new(secrets: SecretStore, limits: Arc<Limits>) -> Arc<Self> {
         Arc::new(Self {
-            keeper,
+            secrets,
             limits,
             used: Mutex::default(),
             proved: Mutex::default(),
@@ -84,8 +84,8 @@ impl Stores {
     }
 
     /// Keeps the credentials.
-    pub fn keeper(&self) -> &Keeper {
-        &self.keeper
+    pub fn secrets(&self) -> &SecretStore {
+        &self.secrets
     }
 
     /// The store at `url`, with the credentials that are kept for it; `meter` counts the requests. Contacts nothing yet.
@@ -144,7 +144,7 @@ impl Stores {
         if matches!(url, StoreUrl::File(_)) {
             return Ok(Credentials::None);
         }
-        match self.keeper.find(url).map_err(|error| failure::secrets(&error.into()))? {
+        match self.secrets.find(url).map_err(|error| failure::secrets(&error.into()))? {
             Some(login) => self.of_login(&login).await,
             // Some WebDAV servers need no login.
             None if matches!(url, StoreUrl::Dav(_)) => Ok(Credentials::None),
@@ -171,7 +171,7 @@ impl Stores {
     }
 
     async fn of_login(&self, login: &Login) -> Result<Credentials, Failure> {
-        let credentials = self.keeper.credentials(login).await;
+        let credentials = self.secrets.credentials(login).await;
         credentials.map_err(|error| failure::at_store(failure::secrets(&error), &login.store))
     }
 
@@ -206,7 +206,7 @@ impl Stores {
             if matches!(store.url(), StoreUrl::File(_)) {
                 continue;
             }
-            let login = self.keeper.find(store.url());
+            let login = self.secrets.find(store.url());
             if matches!((&login, store.url()), (Ok(None), StoreUrl::S3(_))) {
                 store.renew(Arc::new(LoggedOut));
                 continue;

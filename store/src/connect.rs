@@ -3,12 +3,12 @@
 use crate::Store;
 use crate::credentials::Credentials;
 use crate::file::FileStore;
-#[cfg(any(feature = "dav", feature = "s3"))]
-use crate::heed::Heeding;
 use crate::meter::Meter;
 use crate::names::Grammar;
 use crate::ours::Ours;
 use crate::pace::Pacer;
+#[cfg(any(feature = "dav", feature = "s3"))]
+use crate::retry_after::RetryAfter;
 use crate::url::{StoreUrl, UrlError};
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub fn raw(
         StoreUrl::S3(url) => {
             let limits = crate::s3::Limits::default();
             match crate::s3::S3Store::new(url, credentials, names, limits, pacer, meter) {
-                Ok(store) => Ok(Arc::new(Heeding::new(Arc::new(store)))),
+                Ok(store) => Ok(Arc::new(RetryAfter::new(Arc::new(store)))),
                 Err(reason) => Err(ConnectError::Setup { reason }),
             }
         }
@@ -62,7 +62,7 @@ pub fn raw(
         StoreUrl::Dav(url) => {
             let limits = crate::dav::http::Limits::default();
             let store = crate::dav::DavStore::new(url, credentials, names, limits, pacer, meter)?;
-            Ok(Arc::new(Heeding::new(Arc::new(store))))
+            Ok(Arc::new(RetryAfter::new(Arc::new(store))))
         }
         #[cfg(not(feature = "dav"))]
         StoreUrl::Dav(_) => unknown(url, credentials),

@@ -21,7 +21,7 @@ mod put;
 pub use patience::Limits;
 
 use crate::names::{Grammar, Names};
-use crate::pace::{Pacer, Way};
+use crate::pace::{Direction, Pacer};
 use crate::{Etag, Facts, Fetched, Listed, Store, StoreError, When, probe};
 use async_trait::async_trait;
 use beneath::Spot;
@@ -264,15 +264,15 @@ impl Store for FileStore {
         };
         let fetched =
             self.run(name, bytes as usize, move |store, name, _| store.get_now(name, range)).await?;
-        self.pacer.pass(Way::Down, fetched.bytes.len()).await;
+        self.pacer.pass(Direction::Down, fetched.bytes.len()).await;
         Ok(fetched)
     }
 
     async fn put(&self, name: &str, body: Bytes, when: When) -> Result<Etag, StoreError> {
-        if self.pacer.rate(Way::Up).is_some() {
+        if self.pacer.rate(Direction::Up).is_some() {
             // The rate is shared: spend none of it on an object that cannot be put.
             self.run(name, 0, |store, name, _| store.check_writable(name)).await?;
-            self.pacer.pass(Way::Up, body.len()).await;
+            self.pacer.pass(Direction::Up, body.len()).await;
         }
         self.run(name, body.len(), move |store, name, _| store.put_now(name, &body, &when)).await
     }

@@ -18,7 +18,6 @@ pub mod dav;
 pub mod entropy;
 pub mod facts;
 pub mod file;
-pub mod heed;
 pub mod immutable;
 pub mod meter;
 pub mod names;
@@ -28,6 +27,7 @@ pub mod probe;
 pub mod proxy;
 pub mod remote;
 pub mod retry;
+pub mod retry_after;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(any(feature = "dav", feature = "s3"))]

@@ -122,7 +122,7 @@ impl Drop for Waits {
 
 /// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To a store.
     Up,
     /// From a store.
@@ -145,7 +145,7 @@ impl Pacer {
     }
 
     /// Sets a limit in bytes per second, at least [`RATE_MIN`]; `None` is no limit. It also holds for transfers under way.
-    pub fn set(&self, way: Way, rate: Option<u64>) {
+    pub fn set(&self, way: Direction, rate: Option<u64>) {
         self.lane(way).lock().rate = rate.map(|rate| rate.max(RATE_MIN));
     }
 
@@ -160,23 +160,23 @@ impl Pacer {
     }
 
     /// The limit in bytes per second.
-    pub fn rate(&self, way: Way) -> Option<u64> {
+    pub fn rate(&self, way: Direction) -> Option<u64> {
         self.lane(way).lock().rate
     }
 
     /// The gate for a body of the current work.
-    pub fn gate(&self, way: Way) -> Gate {
+    pub fn gate(&self, way: Direction) -> Gate {
         self.gate_of(way, HELD_UP.try_with(HeldUp::clone).unwrap_or_default())
     }
 
     /// The same for a request that notes its bodies' waits in `held_up`.
-    pub fn gate_of(&self, way: Way, held_up: HeldUp) -> Gate {
+    pub fn gate_of(&self, way: Direction, held_up: HeldUp) -> Gate {
         let background = BACKGROUND.try_with(Background::clone).ok();
         Gate { pacer: self.clone(), way, background, held_up, waiting: None }
     }
 
     /// Waits until `bytes` bytes may have gone that way.
-    pub async fn pass(&self, way: Way, bytes: usize) {
+    pub async fn pass(&self, way: Direction, bytes: usize) {
         let (mut gate, mut left) = (self.gate(way), bytes);
         while left > 0 {
             let piece = gate.piece(left);
@@ -186,7 +186,7 @@ impl Pacer {
     }
 
     /// Waits until `bytes` may go.
-    async fn turn(&self, way: Way, bytes: usize, background: Option<Background>) {
+    async fn turn(&self, way: Direction, bytes: usize, background: Option<Background>) {
         let begun = Instant::now();
         loop {
             let now = Instant::now();
@@ -207,7 +207,7 @@ impl Pacer {
         }
     }
 
-    fn lane(&self, way: Way) -> &Mutex<Lane> {
+    fn lane(&self, way: Direction) -> &Mutex<Lane> {
         &self.lanes[way as usize]
     }
 }
@@ -216,7 +216,7 @@ impl Pacer {
 /// here when its request begins.
 pub struct Gate {
     pacer: Pacer,
-    way: Way,
+    way: Direction,
     background: Option<Background>,
     held_up: HeldUp,
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
@@ -287,21 +287,21 @@ mod tests {
 
     async fn send(pacer: &Pacer, bytes: u64) -> Duration {
         let begun = Instant::now();
-        pacer.pass(Way::Up, bytes as usize).await;
+        pacer.pass(Direction::Up, bytes as usize).await;
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_limit_nothing_waits() {
         let pacer = Pacer::new();
-        assert_eq!(pacer.gate(Way::Up).piece(8 << 20), 8 << 20);
+        assert_eq!(pacer.gate(Direction::Up).piece(8 << 20), 8 << 20);
         assert_eq!(send(&pacer, 100 * MIB).await, Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn several_bodies_share_a_rate() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         let (a, b) = tokio::join!(send(&pacer, 4 * MIB), send(&pacer, 4 * MIB));
         let longer = a.max(b).as_secs_f64();
         assert!((7.8..=8.1).contains(&longer), "{longer}");
@@ -311,7 +311,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_saved_up_for_a_burst() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         send(&pacer, MIB).await;
         tokio::time::sleep(Duration::from_secs(100)).await;
         assert!(send(&pacer, MIB).await.as_secs_f64() > 0.9);
@@ -320,7 +320,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readers_go_first() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         let background = in_background(send(&pacer, 4 * MIB));
         let reader = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -334,7 +334,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn awaited_background_work_stops_yielding() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         let work = Background::default();
         let awaited = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -352,7 +352,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_for_a_turn_is_not_late() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         let limit = Duration::from_secs(3);
         let paced = HeldUp::default().within(limit, send(&pacer, 60 * MIB)).await;
         assert!(paced.is_some_and(|took| took > Duration::from_secs(59)), "{paced:?}");
@@ -376,7 +376,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readers_do_not_hold_up_the_background_forever() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(MIB));
+        pacer.set(Direction::Up, Some(MIB));
         let reader = send(&pacer, 60 * MIB);
         let background = in_background(send(&pacer, MIB / 4));
         tokio::select! {

@@ -11,12 +11,12 @@ mod list;
 pub(crate) mod meaning;
 mod profile;
 mod put;
+mod put_form;
 mod read;
 mod road;
 mod setup;
 mod silence;
 mod transport;
-mod way;
 
 pub use limits::Limits;
 

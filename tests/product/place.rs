@@ -24,12 +24,12 @@ pub struct Place {
     /// How HEADs change there, in the product's words.
     pub mode: &'static str,
     credentials: Option<String>,
-    way: Way,
+    way: Route,
     _servers: Box<dyn Any>,
 }
 
 /// The connection between computers and a store.
-enum Way {
+enum Route {
     /// A connection that cannot be cut.
     Direct,
     /// The path of a directory.
@@ -40,7 +40,7 @@ enum Way {
 impl Place {
     /// A directory of this computer.
     pub fn directory(bench: &Bench) -> Self {
-        let way = Way::Path(bench.path("store"));
+        let way = Route::Path(bench.path("store"));
         Self { url: bench.store(), mode: "claim", credentials: None, way, _servers: Box::new(()) }
     }
 
@@ -73,7 +73,7 @@ impl Place {
         let url = format!("http://{}/store/", proxy.address());
         let login = format!("{USER}:{PASSWORD}");
         Self {
-            way: Way::Proxy(proxy),
+            way: Route::Proxy(proxy),
             ..Self::with_credentials(bench, &url, "claim", &login, Box::new(server))
         }
     }
@@ -81,7 +81,10 @@ impl Place {
     fn bucket(bench: &Bench, server: SocketAddr, mode: &'static str, servers: Box<dyn Any>) -> Self {
         let proxy = FaultProxy::start(server);
         let url = url("http", proxy.address(), "store");
-        Self { way: Way::Proxy(proxy), ..Self::with_credentials(bench, &url, mode, &credentials(), servers) }
+        Self {
+            way: Route::Proxy(proxy),
+            ..Self::with_credentials(bench, &url, mode, &credentials(), servers)
+        }
     }
 
     /// A store that needs `credentials`.
@@ -94,7 +97,7 @@ impl Place {
     ) -> Self {
         std::fs::write(bench.path("credentials"), credentials).unwrap();
         let credentials = Some(bench.text("credentials"));
-        Self { url: url.to_owned(), mode, credentials, way: Way::Direct, _servers: servers }
+        Self { url: url.to_owned(), mode, credentials, way: Route::Direct, _servers: servers }
     }
 
     /// Whether people themselves must keep a drive to one writer.
@@ -110,15 +113,15 @@ impl Place {
     /// The proxy in front of the server.
     pub fn proxy(&self) -> &FaultProxy {
         match &self.way {
-            Way::Proxy(proxy) => proxy,
-            Way::Direct | Way::Path(_) => panic!("there is none before {}", self.url),
+            Route::Proxy(proxy) => proxy,
+            Route::Direct | Route::Path(_) => panic!("there is none before {}", self.url),
         }
     }
 
     /// From now on no computer reaches the store.
     pub fn goes_away(&self) {
         match &self.way {
-            Way::Path(path) => std::fs::rename(path, path.with_extension("away")).unwrap(),
+            Route::Path(path) => std::fs::rename(path, path.with_extension("away")).unwrap(),
             _ => self.proxy().plan(faults::from(0, Fault::CutBeforeBody)),
         }
     }
@@ -126,7 +129,7 @@ impl Place {
     /// All computers reach it again.
     pub fn comes_back(&self) {
         match &self.way {
-            Way::Path(path) => std::fs::rename(path.with_extension("away"), path).unwrap(),
+            Route::Path(path) => std::fs::rename(path.with_extension("away"), path).unwrap(),
             _ => self.proxy().plan(faults::none()),
         }
     }

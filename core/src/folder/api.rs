@@ -77,7 +77,7 @@ pub struct Handle(pub u64);
 
 /// How the kernel gets at the bytes of an open file.
 #[derive(Clone, Debug)]
-pub enum How {
+pub enum OpenMode {
     /// By asking us.
     Served {
         /// What the kernel has in its page cache of this file is still right.
@@ -94,7 +94,7 @@ pub struct Opened {
     /// For later calls. Each is released once.
     pub handle: Handle,
     /// How its bytes are read and written.
-    pub how: How,
+    pub how: OpenMode,
 }
 
 /// What a rename does where its target is there.

@@ -3,7 +3,9 @@
 //! A file that programs only read is read from the cache. Before the first one may write, all of the file's bytes are brought here, and its
 //! local file becomes the inode's content: by name alone, so that a program that has it open by passthrough sees the same file.
 
-use super::api::{Access, Allocate, Attributes, Changes, FolderError, Handle, How, Opened, Seek, SetTime};
+use super::api::{
+    Access, Allocate, Attributes, Changes, FolderError, Handle, OpenMode, Opened, Seek, SetTime,
+};
 use super::modes::Mode;
 use super::names::{begins_to_differ, check_may_change, now};
 use super::node::{Ino, Node, Place};
@@ -253,21 +255,21 @@ impl Folder {
         let handle = added.handle;
         let how = match (added.mode, added.local.as_ref().and_then(|file| file.as_file())) {
             (Mode::Passed, Some(file)) => match file.try_clone() {
-                Ok(file) => How::PassedThrough(Arc::new(file)),
+                Ok(file) => OpenMode::PassedThrough(Arc::new(file)),
                 Err(error) => {
                     self.release(handle);
                     return Err(error.into());
                 }
             },
-            _ => How::Served { keeps_cache: added.keeps_cache },
+            _ => OpenMode::Served { keeps_cache: added.keeps_cache },
         };
         Ok(Opened { handle, how })
     }
 
-    pub(super) fn serve_handle_instead(&self, handle: Handle) -> Result<How, FolderError> {
+    pub(super) fn serve_handle_instead(&self, handle: Handle) -> Result<OpenMode, FolderError> {
         let open = self.shared.opens.get(handle).ok_or(FolderError::BadHandle)?;
         if self.shared.opens.serve_instead(handle) {
-            return Ok(How::Served { keeps_cache: false });
+            return Ok(OpenMode::Served { keeps_cache: false });
         }
         self.release(handle);
         tracing::warn!(ino = %open.ino, "a file is open by passthrough, and the kernel does not take it once more");

@@ -244,7 +244,7 @@ fn highest_in(step: &Step) -> Ino {
 impl From<LogError> for LedgerError {
     fn from(error: LogError) -> Self {
         match error {
-            LogError::Full | LogError::NoRoom(_) => LedgerError::NoSpace,
+            LogError::Full | LogError::DiskFull(_) => LedgerError::NoSpace,
             LogError::Failed(reason) | LogError::Io(reason) => LedgerError::Failed(reason),
             LogError::Damaged { lsn, durable } => LedgerError::Damaged(format!(
                 "record {lsn} cannot be read, although everything up to {durable} had been made durable"

@@ -1,23 +1,23 @@
 //! What of a folder's files is on this computer: the cache, and all that fills it, empties it and reads it.
 //!
 //! This is the engine of drives over a folder's virtual space. Only three things differ: missing blocks come from versions of files
-//! ([`Versions`]), their bytes lie in a file for each of these ([`Backing`]), and spans come and go (`keeper`).
+//! ([`Versions`]), their bytes lie in a file for each of these ([`Backing`]), and spans come and go (`background`).
 
 use super::Ino;
 use super::backing::Backing;
 use super::source::{Owner, Versions};
 use super::spans::{Rows, SPACE_BLOCKS, Span, Spans};
+use crate::admission::Admission;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::entropy;
 use crate::planted::{self, Bug};
 use crate::pull::{Class, PullError, Puller};
-use crate::room::Room;
 use crate::store::remote::{Remote, Version};
 use crate::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
 use crate::volume::scanning::Scanning;
+use background::BackgroundTasks;
 use foresee::Foreseen;
-use keeper::Keeper;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::io;
@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+mod background;
 mod foresee;
 mod hand_over;
-mod keeper;
 mod pins;
 mod read;
 
@@ -56,7 +56,7 @@ pub struct LocalCopy {
     rows: Arc<Rows>,
     backing: Arc<Backing>,
     cache: Arc<Cache>,
-    room: Arc<Room>,
+    room: Arc<Admission>,
     puller: Arc<Puller<Versions>>,
     scanning: Scanning,
     foreseen: Foreseen,
@@ -68,7 +68,7 @@ pub struct LocalCopy {
     // Held while the pins of the cache are changed, too.
     pinned: Mutex<pins::Pinned>,
     pins_changed: Notify,
-    keeper: Keeper,
+    background: BackgroundTasks,
     /// How often each span is kept for programs that have it open.
     // Held while the holds of the cache are changed, too.
     open: Mutex<HashMap<u32, u32>>,
@@ -98,7 +98,7 @@ impl LocalCopy {
         }
         // Before any block of these can become valid.
         cache.invalidate(&void).await?;
-        let room = Room::start(cache.clone(), disk, cache_bytes, |_| false);
+        let room = Admission::start(cache.clone(), disk, cache_bytes, |_| false);
         let source = Versions::new(spans.clone(), remote, owner);
         let puller = Puller::new(source, cache.clone(), room.clone());
         let leaving = spans.read().all().filter(|span| span.is_retired()).cloned().collect();
@@ -115,18 +115,18 @@ impl LocalCopy {
             some_leave: Notify::new(),
             pinned: Mutex::default(),
             pins_changed: Notify::new(),
-            keeper: Keeper::default(),
+            background: BackgroundTasks::default(),
             open: Mutex::default(),
             is_closed: AtomicBool::new(false),
         });
-        copy.keeper.begin(&copy);
+        copy.background.begin(&copy);
         Ok(copy)
     }
 
     /// Makes durable what is here, and ends all that runs.
     pub async fn close(&self) -> io::Result<()> {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.keeper.stop().await;
+        self.background.stop().await;
         self.room.stop().await;
         let persisted = self.persist().await;
         self.cache.retire().await;
@@ -275,7 +275,7 @@ impl From<PullError> for ReadFailure {
             PullError::Read(error) if error.is_gone() => ReadFailure::Gone,
             PullError::Read(error) if error.is_transient() => ReadFailure::Unavailable(error.to_string()),
             PullError::Away => ReadFailure::Unavailable(error.to_string()),
-            PullError::Read(_) | PullError::Cache(_) | PullError::NoRoom(_) => {
+            PullError::Read(_) | PullError::Cache(_) | PullError::CacheFull(_) => {
                 ReadFailure::Failed(error.to_string())
             }
         }

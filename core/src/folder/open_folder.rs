@@ -431,7 +431,7 @@ impl Folder {
 
     /// The kernel did not take the local file of an open that was to pass through: it is served instead. Fails if the file is open by
     /// passthrough elsewhere. Then the adapter answers the open with an error; the handle is released already.
-    pub fn serve_instead(&self, handle: Handle) -> Result<How, FolderError> {
+    pub fn serve_instead(&self, handle: Handle) -> Result<OpenMode, FolderError> {
         self.serve_handle_instead(handle)
     }
 

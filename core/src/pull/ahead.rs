@@ -1,8 +1,8 @@
 //! Read-ahead: how readers read, and what to want because of that.
 
 use super::Puller;
-use super::neighbours::Neighbours;
 use super::queue::Class;
+use super::small_files::SmallFiles;
 use super::source::{FileNumber, Files, Source};
 use super::streams::{Part, Space, Streams};
 use super::strides::Strides;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub(super) struct Patterns {
     streams: Streams,
     strides: Strides,
-    neighbours: Neighbours,
+    neighbours: SmallFiles,
 }
 
 impl<S: Source> Puller<S> {

@@ -1,6 +1,6 @@
 //! One pull: it looks blocks up in the source and fetches the parts that hold them, each once for all who want it.
 
-use super::flights::landed;
+use super::single_flight::landed;
 use super::sink::{Fetched, Sink};
 use super::source::{Content, Source};
 use super::tries::Persistence;

@@ -94,7 +94,7 @@ pub struct Streams {
 #[derive(Debug)]
 struct Stream {
     space: Space,
-    way: Way,
+    way: Direction,
     /// The block expected next.
     next: u64,
     /// Blocks read in a row.
@@ -115,7 +115,7 @@ struct Stream {
 
 /// The direction of a run. The blocks of a downward run are counted from the top, as if it went upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// Not known yet: what was read, and how often that was extended at either end.
     Unknown {
         read: BlockRange,
@@ -207,8 +207,8 @@ impl Streams {
 impl Stream {
     fn new(space: Space, blocks: BlockRange, is_opening: bool, is_played: bool, now: Instant) -> Self {
         let way = match is_opening || is_played {
-            true => Way::Up,
-            false => Way::Unknown { read: blocks, ups: 0, downs: 0 },
+            true => Direction::Up,
+            false => Direction::Unknown { read: blocks, ups: 0, downs: 0 },
         };
         let (next, run) = (blocks.end, blocks.count());
         let look = is_beginning(space, blocks).then_some(blocks.end);
@@ -217,7 +217,7 @@ impl Stream {
     }
 
     fn is_open(&self) -> bool {
-        matches!(self.way, Way::Up | Way::Down)
+        matches!(self.way, Direction::Up | Direction::Down)
     }
 
     /// Whether the read belongs to the stream. If so, the stream moves along.
@@ -228,18 +228,18 @@ impl Stream {
         // The file may have grown.
         self.space.end = space.end;
         match self.way {
-            Way::Unknown { read, ups, downs } => {
+            Direction::Unknown { read, ups, downs } => {
                 let Some(way) = extended(read, ups, downs, blocks) else { return false };
                 self.run += blocks.count();
                 self.way = settled(way, self.run);
                 self.next = match (self.way, way) {
-                    (Way::Down, Way::Unknown { read, .. }) => TOP - read.start,
-                    (_, Way::Unknown { read, .. }) => read.end,
-                    (_, Way::Up | Way::Down) => self.next,
+                    (Direction::Down, Direction::Unknown { read, .. }) => TOP - read.start,
+                    (_, Direction::Unknown { read, .. }) => read.end,
+                    (_, Direction::Up | Direction::Down) => self.next,
                 };
                 self.ahead = self.next;
             }
-            Way::Up | Way::Down => {
+            Direction::Up | Direction::Down => {
                 let blocks = self.real(blocks);
                 let reach = self.ahead.max(self.next + DISORDER);
                 if !(self.next.saturating_sub(DISORDER)..=reach).contains(&blocks.start) {
@@ -261,7 +261,7 @@ impl Stream {
         let growth = if self.space.file.is_some() && self.run >= PIECE { 4 } else { 2 };
         let window = (growth * self.run).max(self.least).min(most);
         let step = (window / 4).clamp(RUN_MIN, STEP_MAX);
-        let end = if self.way == Way::Down { TOP } else { self.space.end };
+        let end = if self.way == Direction::Down { TOP } else { self.space.end };
         let until = match self.next + window {
             beyond if beyond > end => end,
             until => until / step * step,
@@ -287,8 +287,8 @@ impl Stream {
     /// Converts between the stream's own direction and real block numbers.
     fn real(&self, blocks: BlockRange) -> BlockRange {
         match self.way {
-            Way::Down => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
-            Way::Up | Way::Unknown { .. } => blocks,
+            Direction::Down => BlockRange { start: TOP - blocks.end, end: TOP - blocks.start },
+            Direction::Up | Direction::Unknown { .. } => blocks,
         }
     }
 }
@@ -301,16 +301,16 @@ fn is_beginning(space: Space, blocks: BlockRange) -> bool {
 
 /// A run extended by one more read, if that follows it at either end. Large requests are the kernel's own read-ahead, so
 /// one of them may be late.
-fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Option<Way> {
+fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Option<Direction> {
     let late = if blocks.count() >= RUN_MIN { blocks.count() } else { 0 };
     if (read.end..=read.end + late).contains(&blocks.start) {
         let read = BlockRange { start: read.start, end: blocks.end };
-        Some(Way::Unknown { read, ups: ups + 1, downs })
+        Some(Direction::Unknown { read, ups: ups + 1, downs })
     } else if blocks.end == read.start {
         let read = BlockRange { start: blocks.start, end: read.end };
-        Some(Way::Unknown { read, ups, downs: downs + 1 })
+        Some(Direction::Unknown { read, ups, downs: downs + 1 })
     } else if late > 0 && (read.start..read.end).contains(&blocks.start) {
-        Some(Way::Unknown { read, ups, downs })
+        Some(Direction::Unknown { read, ups, downs })
     } else {
         None
     }
@@ -318,10 +318,10 @@ fn extended(read: BlockRange, ups: u32, downs: u32, blocks: BlockRange) -> Optio
 
 /// The direction of a run of `run` blocks. It is downward only after two steps downward: two requests in the wrong order
 /// look the same.
-fn settled(way: Way, run: u64) -> Way {
+fn settled(way: Direction, run: u64) -> Direction {
     match way {
-        Way::Unknown { ups, downs, .. } if run >= RUN_MIN && ups > downs => Way::Up,
-        Way::Unknown { ups: 0, downs: 2.., .. } if run >= RUN_MIN => Way::Down,
+        Direction::Unknown { ups, downs, .. } if run >= RUN_MIN && ups > downs => Direction::Up,
+        Direction::Unknown { ups: 0, downs: 2.., .. } if run >= RUN_MIN => Direction::Down,
         way => way,
     }
 }

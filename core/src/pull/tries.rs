@@ -222,7 +222,7 @@ impl<S: Source> Puller<S> {
                         PullError::Read(error) if error.is_gone() => {}
                         PullError::Read(_) => health.damage = Some((blocks, error.to_string())),
                         // The writer to the local disk reports its trouble.
-                        PullError::Cache(_) | PullError::NoRoom(_) | PullError::Away => {}
+                        PullError::Cache(_) | PullError::CacheFull(_) | PullError::Away => {}
                     });
                     return Err(error);
                 }

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 const EMPTIED: &str = "the store holds nothing of this drive any more";
 
 /// The name holds other bytes.
-struct Taken;
+struct NameTaken;
 
 /// The writer's side of the store: the current HEAD, and the version that follows it.
 pub struct Committer {
@@ -128,7 +128,7 @@ impl Committer {
             let name = packed.id.name(ObjectKind::Segment);
             match self.put(&name, &packed.body, &mut backoff, &mut busy).await {
                 Ok(took) => return (packed, took),
-                Err(Taken) => packed = packed.renamed(self.namer.next(), self.objects.sealer()),
+                Err(NameTaken) => packed = packed.renamed(self.namer.next(), self.objects.sealer()),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Committer {
         body: &Bytes,
         backoff: &mut Backoff,
         busy: &mut (impl FnMut() + Send),
-    ) -> Result<Duration, Taken> {
+    ) -> Result<Duration, NameTaken> {
         let sending = Sending::begin(&self.publish, name, body.len() as u64);
         loop {
             let begun = Instant::now();
@@ -155,7 +155,7 @@ impl Committer {
                 Err(_) if planted::has(Bug::FailedPutTakenForDone) => return Ok(took),
                 Err(error @ StoreError::Damaged { .. }) => {
                     self.wait_for(&sending, backoff, &error).await;
-                    return Err(Taken);
+                    return Err(NameTaken);
                 }
                 Err(error) => error,
             };

@@ -39,7 +39,7 @@ pub enum Access {
     /// To write: the drive is taken.
     Write {
         /// Which holder may be fenced.
-        over: Over,
+        over: TakeOver,
         /// A file system on it has stayed mounted since the drive was last open. It must not see what others have committed since. It
         /// continues as a fork, even if nothing is unsent.
         mounted: bool,
@@ -59,7 +59,7 @@ pub enum Access {
 
 /// Which device's hold may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum TakeOver {
     /// No device's.
     Nobody,
     /// This device's, if it still holds the drive in this epoch: a person has seen both. The epoch alone would not do: a restored store
@@ -74,13 +74,13 @@ pub enum Over {
     Anybody,
 }
 
-impl Over {
+impl TakeOver {
     /// Whether the drive may be taken from the device that `head` names.
     pub(super) fn permits(self, head: &Head) -> bool {
         match self {
-            Over::Nobody => false,
-            Over::Holder { device, epoch } => (device, epoch) == (head.device, head.epoch),
-            Over::Anybody => true,
+            TakeOver::Nobody => false,
+            TakeOver::Holder { device, epoch } => (device, epoch) == (head.device, head.epoch),
+            TakeOver::Anybody => true,
         }
     }
 }

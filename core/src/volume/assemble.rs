@@ -1,13 +1,14 @@
 //! An open drive from its parts.
 
-use super::keeper::Keeper;
+use super::applier::Applier;
+use super::metadata_tracker::MetadataTracker;
 use super::pins::Pins;
-use super::remember::Rememberer;
 use super::scanning::Scanning;
 use super::source::MapSource;
-use super::survey::Survey;
 use super::trace::Trace;
+use super::version_recorder::VersionRecorder;
 use super::{Pinned, Volume, VolumeLimits};
+use crate::admission::Admission;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::format::id::ObjectId;
@@ -16,7 +17,6 @@ use crate::journal::Journal;
 use crate::map::Map;
 use crate::pull::Puller;
 use crate::push::Pusher;
-use crate::room::Room;
 use crate::store::meter::Meter;
 use crate::units::Lsn;
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ pub(super) struct Assembly {
     pub root_id: ObjectId,
     pub applied: Lsn,
     pub size: Option<u64>,
-    pub writer: Option<(Pusher, Arc<Rememberer>)>,
+    pub writer: Option<(Pusher, Arc<VersionRecorder>)>,
     pub pinned: Pinned,
 }
 
@@ -60,22 +60,22 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
     let is_dirty = move |blocks| dirty.is_dirty(blocks);
     let size_blocks = size.unwrap_or(root.geometry.size_blocks);
     let (survey, beginning) = match limits.metadata_first {
-        true => Survey::new(size_blocks, &cache, disk.clone(), limits.cache_bytes),
-        false => Survey::none(size_blocks),
+        true => MetadataTracker::new(size_blocks, &cache, disk.clone(), limits.cache_bytes),
+        false => MetadataTracker::none(size_blocks),
     };
     let trace = Trace::start(disk.clone(), cache.valid().capacity());
-    let room = Room::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
+    let room = Admission::start(cache.clone(), disk, limits.cache_bytes, is_dirty);
     let source = MapSource::new(map.clone(), journal.clone(), survey.files());
     let puller = Puller::new(source, cache.clone(), room.clone());
     puller.set_background(!limits.pull_paused);
-    let (pusher, rememberer) = writer.unzip();
-    let remembered = rememberer.clone();
+    let (pusher, version_recorder) = writer.unzip();
+    let remembered = version_recorder.clone();
     // A version that is only read is never pushed: its journal keeps what the cache does not take.
     let committed = move || remembered.as_ref().map(|remembered| remembered.lsn());
     let applied_durable = Arc::new(AtomicU64::new(0));
     let stuck = pusher.as_ref().map(Pusher::is_stuck);
     let is_stuck = move || stuck.as_ref().is_none_or(|is_stuck| is_stuck());
-    let keeper = Keeper::start(
+    let applier = Applier::start(
         journal.clone(),
         cache.clone(),
         room.clone(),
@@ -100,8 +100,8 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         root_id,
         size_blocks: AtomicU64::new(size_blocks),
         closed: AtomicBool::new(false),
-        keeper,
-        rememberer,
+        applier,
+        version_recorder,
         applied_durable,
         resizing: Mutex::new(()),
     });

@@ -89,7 +89,7 @@ impl Volume {
     pub async fn settle(&self) -> Result<(), DeviceError> {
         let durable = self.journal.flush().await?;
         self.apply(durable).await.map_err(DeviceError::Failed)?;
-        super::keeper::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
+        super::applier::persist(&self.journal, &self.cache).await.map_err(DeviceError::Failed)
     }
 
     /// Ends everything that works on this device's files of the drive: the next opening must be alone with them.
@@ -102,11 +102,11 @@ impl Volume {
         self.survey.note();
         self.trace.save();
         self.pins.stop().await;
-        self.keeper.stop().await;
+        self.applier.stop().await;
         self.room.stop().await;
         let settled = self.settle().await;
-        if let Some(rememberer) = &self.rememberer {
-            rememberer.stop(self.journal.durable()).await;
+        if let Some(version_recorder) = &self.version_recorder {
+            version_recorder.stop(self.journal.durable()).await;
         }
         self.cache.retire().await;
         settled

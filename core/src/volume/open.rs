@@ -20,12 +20,12 @@
 //! If the store is away, the HEAD that this device saw last stands in for the real one in steps 1 to 4, provided that it names this device.
 //! The swap is made once the store is back (`push/take.rs`).
 
-use super::access::{Access, Environment, OpenError, Over};
+use super::access::{Access, Environment, OpenError, TakeOver};
 use super::assemble::{Assembly, assemble, capacity};
 use super::reconcile::{self, Found, Opened, Remembered, Replayed, invalidate, open_journal, replay};
-use super::remember::Rememberer;
 use super::seen::Seen;
 use super::take::{begin_fork, give_back, seize, swap_epoch};
+use super::version_recorder::VersionRecorder;
 use super::{Fork, Local, Pinned, Volume, VolumeLimits};
 use crate::cache::Cache;
 use crate::disk::Disk;
@@ -72,35 +72,37 @@ pub async fn open_pinned(
             let mut looks = 0;
             loop {
                 looks += 1;
-                let how = (How::Now { over }, mounted);
+                let how = (Claiming::Now { over }, mounted);
                 match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
-                    Taken::Open(volume) => return Ok(volume),
-                    Taken::Outrun(held) => {
+                    TakeOutcome::Open(volume) => return Ok(volume),
+                    TakeOutcome::Outrun(held) => {
                         seize(&objects, &held, &device).await?;
                         // Now this device has it, or one that no one has agreed to fence.
-                        over = Over::Nobody;
+                        over = TakeOver::Nobody;
                     }
-                    Taken::Changed(error) if looks == LOOKS => return Err(error),
-                    Taken::Changed(error) => {
+                    TakeOutcome::Changed(error) if looks == LOOKS => return Err(error),
+                    TakeOutcome::Changed(error) => {
                         tracing::info!(%error, "HEAD has changed since it was read: it is read again");
                         // A person may have agreed to fence the device that had it before, not the one that has it now.
-                        over = Over::Nobody;
+                        over = TakeOver::Nobody;
                     }
                 }
             }
         }
         Access::Away { mounted } => {
-            let how = (How::Away, mounted);
+            let how = (Claiming::Away, mounted);
             match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
-                Taken::Open(volume) => Ok(volume),
-                Taken::Outrun(_) | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
+                TakeOutcome::Open(volume) => Ok(volume),
+                TakeOutcome::Outrun(_) | TakeOutcome::Changed(_) => {
+                    unreachable!("HEAD is neither read nor swapped")
+                }
             }
         }
     }
 }
 
 /// The outcome of an opening to write.
-enum Taken {
+enum TakeOutcome {
     Open(Arc<Volume>),
     /// The device that this HEAD names as the holder has committed since HEAD was read.
     Outrun(Head),
@@ -128,9 +130,9 @@ const LOOKS: u32 = 4;
 
 /// Where HEAD comes from.
 #[derive(Clone, Copy)]
-enum How {
+enum Claiming {
     /// It is read, and swapped at once.
-    Now { over: Over },
+    Now { over: TakeOver },
     /// It is the HEAD that this device saw last, until the store is back.
     Away,
 }
@@ -170,19 +172,19 @@ async fn take(
     objects: &Arc<Objects>,
     drive: Uuid,
     device: &Device,
-    (how, mounted): (How, bool),
+    (how, mounted): (Claiming, bool),
     (limits, pinned): (VolumeLimits, Pinned),
-) -> Result<Taken, OpenError> {
+) -> Result<TakeOutcome, OpenError> {
     let local = Local::load(&*env.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
     let (before, etag, root) = match how {
-        How::Away => {
+        Claiming::Away => {
             let seen = seen_last(&*env.state, objects.sealer(), drive, device, local.as_ref())?;
             let Seen { head, root } = seen.ok_or(OpenError::NotSeen)?;
             (head, None, Some(root))
         }
-        How::Now { .. } => {
+        Claiming::Now { .. } => {
             let found = heads::read(&*env.store, objects.sealer(), drive).await;
             let (head, etag) = match (found, &fork, &local) {
                 (Err(error), Some(fork), Some(local)) if error.is_missing() => {
@@ -196,14 +198,14 @@ async fn take(
                     Err(ReplicaError::Read(error)) => return Err(error.into()),
                     Err(ReplicaError::Unsure(error)) => return Err(error.into()),
                     // Another device was faster.
-                    Err(_) => return Ok(Taken::Changed(fork::raced().into())),
+                    Err(_) => return Ok(TakeOutcome::Changed(fork::raced().into())),
                 },
                 false => (head, etag),
             };
             (head, Some(etag), None)
         }
     };
-    let over_others = matches!(how, How::Now { over } if over.permits(&before));
+    let over_others = matches!(how, Claiming::Now { over } if over.permits(&before));
     check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
     if mounted && !over_others {
         check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;
@@ -223,7 +225,7 @@ async fn take(
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, even if it remembers only the version that it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let is_away = matches!(how, How::Away);
+    let is_away = matches!(how, Claiming::Away);
     let found = Found { objects, head: &before, root: &root, is_away };
     let mut opened: Opened =
         open_journal(env, local, (drive, mounted, device), &found, limits, capacity).await?;
@@ -254,9 +256,9 @@ async fn take(
                 Err(OpenError::Held { device, epoch, .. })
                     if over_others && (device, epoch) == (before.device, before.epoch) =>
                 {
-                    return Ok(Taken::Outrun(before));
+                    return Ok(TakeOutcome::Outrun(before));
                 }
-                Err(error @ OpenError::Held { .. }) => return Ok(Taken::Changed(error)),
+                Err(error @ OpenError::Held { .. }) => return Ok(TakeOutcome::Changed(error)),
                 taken => taken?,
             };
             let (map, differing) = match maps {
@@ -293,7 +295,7 @@ async fn take(
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let rememberer = Rememberer::start(env.state.clone(), objects.sealer().clone(), opened.local);
+    let version_recorder = VersionRecorder::start(env.state.clone(), objects.sealer().clone(), opened.local);
     let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
@@ -305,12 +307,12 @@ async fn take(
         committed: opened.cut,
         committed_crc: opened.cut_crc,
         limits,
-        remembers: rememberer.clone(),
+        remembers: version_recorder.clone(),
         fork,
     };
-    let writer = Some((Pusher::start(parts), rememberer));
+    let writer = Some((Pusher::start(parts), version_recorder));
     let (disk, meter) = (env.cache.clone(), env.meter.clone());
-    Ok(Taken::Open(assemble(Assembly {
+    Ok(TakeOutcome::Open(assemble(Assembly {
         journal,
         cache,
         disk,

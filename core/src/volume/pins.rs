@@ -149,7 +149,7 @@ impl Volume {
         };
         let is_counted = !pinned.is_whole() || counted > 0;
         let missing_bytes = if is_counted { missing.min(blocks) * BLOCK_BYTES } else { 0 };
-        let has_room = !matches!(*self.pins.shared.trouble.lock(), Some(PullError::NoRoom(_)));
+        let has_room = !matches!(*self.pins.shared.trouble.lock(), Some(PullError::CacheFull(_)));
         let without_room_bytes = if has_room { 0 } else { missing.min(blocks) * BLOCK_BYTES };
         PinsStatus {
             pinned_bytes: blocks * BLOCK_BYTES,
@@ -323,7 +323,7 @@ async fn pull_missing(volume: &Weak<Volume>, pinned: &Pinned) -> Result<(), Pull
         }
         from = end;
         let pulled = puller.pull_all(Class::Pinned, &window).await;
-        if let Err(PullError::NoRoom(_)) = pulled {
+        if let Err(PullError::CacheFull(_)) = pulled {
             return pulled;
         }
         failed = failed.and(pulled);

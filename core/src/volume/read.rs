@@ -48,7 +48,9 @@ impl Volume {
             };
             match pulled {
                 // Blocks that cannot be cached can still be read.
-                Err(PullError::Cache(_) | PullError::NoRoom(_)) => return self.read_past_cache(range).await,
+                Err(PullError::Cache(_) | PullError::CacheFull(_)) => {
+                    return self.read_past_cache(range).await;
+                }
                 pulled => pulled.map_err(pull_failed)?,
             }
             // The blocks may have been evicted since the pull. Then they are pulled again.
@@ -216,6 +218,6 @@ pub(super) fn pull_failed(error: PullError) -> DeviceError {
         PullError::Read(error) if error.is_transient() => DeviceError::Unavailable(error.to_string()),
         PullError::Read(error) => DeviceError::Failed(error.to_string()),
         PullError::Away => DeviceError::Unavailable(error.to_string()),
-        PullError::Cache(_) | PullError::NoRoom(_) => DeviceError::Failed(error.to_string()),
+        PullError::Cache(_) | PullError::CacheFull(_) => DeviceError::Failed(error.to_string()),
     }
 }

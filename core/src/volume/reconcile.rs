@@ -2,8 +2,8 @@
 //! are out of date, and which records the cache lacks.
 
 use super::access::{Environment, OpenError};
+use super::applier::data_bytes;
 use super::assemble::capacity;
-use super::keeper::data_bytes;
 use super::seen::Seen;
 use super::{Base, Local, VolumeLimits};
 use crate::cache::Cache;

@@ -7,7 +7,7 @@ use crate::format::family;
 use crate::format::id::ObjectKind;
 use crate::journal::Journal;
 use crate::map::{self, Frame, Map, ReadError};
-use crate::pull::foresight::LocalBlocks;
+use crate::pull::prefetch::LocalBlocks;
 use crate::pull::{Content, FileNumber, FilePlace, Files, Found, Puller, Source};
 use crate::store::StoreError;
 use crate::units::BlockRange;

@@ -108,7 +108,7 @@ impl Volume {
             push,
             pull_trouble: health.trouble,
             pull_damage: health.damage.map(|(_, why)| why),
-            local_trouble: self.keeper.trouble(),
+            local_trouble: self.applier.trouble(),
             requests: self.meter.requests(),
             sent_bytes: self.meter.sent_bytes(),
             received_bytes: self.meter.received_bytes(),

@@ -18,7 +18,7 @@ const THROTTLE_MAX: Duration = Duration::from_millis(50);
 
 enum Patch {
     Done,
-    NoRoom,
+    JournalFull,
     NotLocal,
 }
 
@@ -146,14 +146,16 @@ impl Volume {
             for edge in edges.iter().filter(|edge| whole.intersect(edge).is_empty()) {
                 match self.puller.demand(*edge).await {
                     // Once the cache has space. A block that was read past the cache could be out of date by now.
-                    Err(PullError::Cache(_) | PullError::NoRoom(_)) => tokio::time::sleep(ROOM_PAUSE).await,
+                    Err(PullError::Cache(_) | PullError::CacheFull(_)) => {
+                        tokio::time::sleep(ROOM_PAUSE).await
+                    }
                     pulled => pulled.map_err(pull_failed)?,
                 }
             }
             let room = self.journal.room_from_now();
             match self.patch(&range, covering, data)? {
                 Patch::Done => return Ok(()),
-                Patch::NoRoom => room.await,
+                Patch::JournalFull => room.await,
                 // It was evicted since: it is pulled again.
                 Patch::NotLocal => {}
             }
@@ -178,7 +180,7 @@ impl Volume {
         whole[from..from + data.len()].copy_from_slice(data);
         match writer.data(covering.start, &whole) {
             Ok(_) => Ok(Patch::Done),
-            Err(JournalError::Full) => Ok(Patch::NoRoom),
+            Err(JournalError::Full) => Ok(Patch::JournalFull),
             Err(error) => Err(error.into()),
         }
     }
@@ -198,7 +200,7 @@ impl Volume {
 
     /// The delay of a write because the journal fills up.
     fn throttle(&self) -> Option<Duration> {
-        let over = self.keeper.journal_per_mille().checked_sub(THROTTLE_FROM)?;
+        let over = self.applier.journal_per_mille().checked_sub(THROTTLE_FROM)?;
         Some(THROTTLE_MAX.mul_f64((over as f64 / (1000 - THROTTLE_FROM) as f64).min(1.0)))
     }
 }

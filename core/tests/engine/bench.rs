@@ -13,7 +13,9 @@ use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::Store;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -122,12 +124,12 @@ impl Bench {
     }
 
     pub async fn open(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over: Over::Nobody, mounted: false }).await
+        self.open_with(index, Access::Write { over: TakeOver::Nobody, mounted: false }).await
     }
 
     /// Opens the drive and fences any other holder.
     pub async fn take(&self, index: usize) -> Result<Arc<Volume>, OpenError> {
-        self.open_with(index, Access::Write { over: Over::Anybody, mounted: false }).await
+        self.open_with(index, Access::Write { over: TakeOver::Anybody, mounted: false }).await
     }
 
     async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {

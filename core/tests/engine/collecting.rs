@@ -9,7 +9,7 @@ use holdall_core::format::id::ObjectKind;
 use holdall_core::map::{Objects, PageCache};
 use holdall_core::push::{PushError, Pusher, Reference, ReferenceKind, Stage};
 use holdall_core::store::{Listed, Store, StoreError, When};
-use holdall_core::volume::{Access, Over, Volume};
+use holdall_core::volume::{Access, TakeOver, Volume};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
+const WRITING: Access = Access::Write { over: TakeOver::Nobody, mounted: false };
 
 /// A store that stops a volume's collection at the n-th request after a test asks for it.
 struct Stops {

@@ -13,7 +13,9 @@ use holdall_core::store::Store;
 use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::names::DriveNames;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -69,8 +71,14 @@ impl Bench {
         };
         let mut limits = VolumeLimits::new(0, 1 << 30);
         limits.journal.file_bytes = 4 * MIB;
-        volume::open(env, drive, device(name), Access::Write { over: Over::Nobody, mounted: false }, limits)
-            .await
+        volume::open(
+            env,
+            drive,
+            device(name),
+            Access::Write { over: TakeOver::Nobody, mounted: false },
+            limits,
+        )
+        .await
     }
 
     fn objects(&self) -> Arc<Objects> {

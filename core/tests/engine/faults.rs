@@ -11,7 +11,9 @@ use holdall_core::seal::{Cipher, DataKey, Sealer};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::meter::Meter;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -102,7 +104,7 @@ impl World {
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         volume::open(env, self.drive, computer.device.clone(), access, LIMITS).await
     }
 }

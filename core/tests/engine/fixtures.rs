@@ -20,7 +20,9 @@ use holdall_core::store::file::FileStore;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::names::DriveNames;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -94,7 +96,7 @@ impl Place {
     }
 
     async fn open(&self, name: &str, unlocked: &Unlocked, drive: Uuid) -> Result<Arc<Volume>, OpenError> {
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         volume::open(self.environment(name, unlocked), drive, device(name), access, LIMITS).await
     }
 }

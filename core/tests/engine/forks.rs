@@ -11,7 +11,7 @@ use holdall_core::push::{LabelError, PushError};
 use holdall_core::sim::disk::SimDisk;
 use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::{Etag, Fetched, Store, StoreError, When};
-use holdall_core::volume::{self, Access, Fork, Local, OpenError, Over, Volume};
+use holdall_core::volume::{self, Access, Fork, Local, OpenError, TakeOver, Volume};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-const OVER_OTHERS: Access = Access::Write { over: Over::Anybody, mounted: false };
-const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
+const OVER_OTHERS: Access = Access::Write { over: TakeOver::Anybody, mounted: false };
+const MOUNTED: Access = Access::Write { over: TakeOver::Nobody, mounted: true };
 
 fn state(bench: &Bench, index: usize) -> SimDisk {
     bench.devices[index].state.directory("state")

@@ -2,10 +2,10 @@
 
 use crate::bench::{Bench, close, device, get, put, run};
 use holdall_core::disk::Disk;
-use holdall_core::volume::{self, Access, OpenError, Over, Volume};
+use holdall_core::volume::{self, Access, OpenError, TakeOver, Volume};
 use std::sync::Arc;
 
-const MOUNTED: Access = Access::Write { over: Over::Nobody, mounted: true };
+const MOUNTED: Access = Access::Write { over: TakeOver::Nobody, mounted: true };
 
 async fn open(bench: &Bench, access: Access) -> Result<Arc<Volume>, OpenError> {
     bench.open_on(Arc::new(bench.store.clone()), 0, access).await
@@ -64,7 +64,7 @@ fn a_mounted_drive_taken_by_another_device_becomes_a_fork() {
         };
         assert_eq!(by, device(1).name);
         // Without a mount, no program waits, so the opening is refused.
-        let waits = Access::Write { over: Over::Nobody, mounted: false };
+        let waits = Access::Write { over: TakeOver::Nobody, mounted: false };
         assert!(matches!(open(&bench, waits).await, Err(OpenError::Held { .. })));
         let state: Arc<dyn Disk> = Arc::new(bench.devices[0].state.directory("state"));
         volume::fork(&*state, bench.drive, &by).await.unwrap();

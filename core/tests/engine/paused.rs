@@ -10,7 +10,7 @@ use holdall_core::push::{PushError, Pusher};
 use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{Access, Over, Volume, VolumeDevice};
+use holdall_core::volume::{Access, TakeOver, Volume, VolumeDevice};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -94,7 +94,7 @@ impl Pushing {
             room: AtomicU64::new(u64::MAX),
             asked: Mutex::default(),
         }));
-        let write = Access::Write { over: Over::Nobody, mounted: false };
+        let write = Access::Write { over: TakeOver::Nobody, mounted: false };
         let volume = bench.open_on(store.clone(), 0, write).await.unwrap();
         let pushing = Self { store, volume };
         pushing.write(0).await;

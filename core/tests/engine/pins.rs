@@ -12,7 +12,7 @@ use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::meter::Meter;
 use holdall_core::store::{Fetched, Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Pinned, TakeOver, Volume, VolumeDevice, VolumeLimits};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -74,7 +74,7 @@ impl World {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         let device = device(usize::from(name == "here"));
         let limits = self.bench.limits;
         volume::open_pinned(environment, self.bench.drive, device, access, limits, pinned).await.unwrap()

@@ -60,7 +60,7 @@ const PURE: &[&str] = &[
     "migrate/seeder/vocabulary.rs",
     "migrate/volatility.rs",
     "migrate/wire.rs",
-    "pull/neighbours.rs",
+    "pull/small_files.rs",
     "pull/queue.rs",
     "pull/scans.rs",
     "pull/streams.rs",
@@ -156,7 +156,7 @@ fn detects_the_impurity_of_performing_code() {
         ("core/src", "pull.rs"),
         ("core/src", "cache.rs"),
         ("store/src", "file.rs"),
-        ("core/src", "volume/keeper.rs"),
+        ("core/src", "volume/applier.rs"),
         ("core/src", "push/commit.rs"),
     ] {
         let is_pure = impurities(directory, file).is_empty();

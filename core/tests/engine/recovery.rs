@@ -13,7 +13,7 @@ use holdall_core::push::PushError;
 use holdall_core::sim::store::SimStore;
 use holdall_core::store::{Etag, Store, StoreError, When};
 use holdall_core::units::Lsn;
-use holdall_core::volume::{self, Access, Fork, OpenError, Over, Volume};
+use holdall_core::volume::{self, Access, Fork, OpenError, TakeOver, Volume};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -370,7 +370,7 @@ fn opens_despite_a_late_head_of_its_own() {
     for is_release in [false, true] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
-        let ours = Access::Write { over: Over::Nobody, mounted: false };
+        let ours = Access::Write { over: TakeOver::Nobody, mounted: false };
         run(async {
             let volume = bench.open_on(late.clone(), 0, ours).await.unwrap();
             put(&volume, 1, 1).await;
@@ -399,13 +399,14 @@ fn opens_despite_a_late_head_of_its_own() {
 #[test]
 fn reports_a_holder_that_came_in_between_and_fences_nobody() {
     // Consent to fence covers only the device that had the drive at that time.
-    for over in [Over::Nobody, Over::Anybody] {
+    for over in [TakeOver::Nobody, TakeOver::Anybody] {
         let bench = Bench::new();
         let late = Arc::new(Layered(Late { store: bench.store.clone(), on_its_way: Mutex::default() }));
         run(async {
             late.delay();
             // The other device's swap arrives between the look at HEAD and our swap.
-            let other = bench.open_on(late.clone(), 1, Access::Write { over: Over::Nobody, mounted: false });
+            let other =
+                bench.open_on(late.clone(), 1, Access::Write { over: TakeOver::Nobody, mounted: false });
             assert!(tokio::time::timeout(Duration::from_secs(60), other).await.is_err());
             let ours = Access::Write { over, mounted: false };
             let error = bench.open_on(late.clone(), 0, ours).await.err().unwrap();

@@ -20,7 +20,7 @@ use holdall_core::sim::store::{SimStore, StoreFaults};
 use holdall_core::store::connect::with_heads;
 use holdall_core::store::{Etag, Fetched, Store, StoreError, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume::{self, Access, OpenError, Over, Volume};
+use holdall_core::volume::{self, Access, OpenError, TakeOver, Volume};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,9 @@ async fn open(bench: &Bench, index: usize, replica: &SimStore) -> Open {
     let store = Arc::new(Replicated::new(primary.clone(), bench.drive));
     let changed = store.add(other.clone());
     let volume = loop {
-        match bench.open_on(store.clone(), index, Access::Write { over: Over::Anybody, mounted: false }).await
+        match bench
+            .open_on(store.clone(), index, Access::Write { over: TakeOver::Anybody, mounted: false })
+            .await
         {
             Ok(volume) => break volume,
             Err(OpenError::Store(_) | OpenError::Read(ReadError::Store(_))) => {
@@ -201,7 +203,7 @@ fn an_up_to_date_replica_replaces_a_lost_store() {
         assert!(matches!(promote(&bench, &replica).await, Err(ReplicaError::Already)));
 
         // The computer that had the drive continues there.
-        let access = Access::Write { over: Over::Anybody, mounted: false };
+        let access = Access::Write { over: TakeOver::Anybody, mounted: false };
         let volume = bench.open_on(Arc::new(replica.clone()), 0, access).await.unwrap();
         put(&volume, 4, 9).await;
         volume.pusher().unwrap().sync().await.unwrap();
@@ -1010,7 +1012,7 @@ fn a_replica_gives_a_whole_version_at_least_as_reported() {
 
 #[test]
 fn unsent_changes_become_a_fork_in_a_promoted_replica() {
-    const LOOK: Access = Access::Write { over: Over::Nobody, mounted: false };
+    const LOOK: Access = Access::Write { over: TakeOver::Nobody, mounted: false };
     let (bench, replica) = (Bench::new(), empty());
     run(async {
         let mut first = open(&bench, 0, &replica).await;
@@ -1092,7 +1094,7 @@ fn a_drive_moves_to_and_fro_between_stores_unchanged() {
     });
 }
 
-const WRITING: Access = Access::Write { over: Over::Nobody, mounted: false };
+const WRITING: Access = Access::Write { over: TakeOver::Nobody, mounted: false };
 
 /// A store that stops before it accepts a HEAD, until the test lets it continue. If `goes`, it is unreachable afterwards.
 struct StopsAtHead {

@@ -11,7 +11,7 @@ use holdall_core::map::PageCache;
 use holdall_core::store::meter::{ByKind, Meter};
 use holdall_core::store::{Store, StoreError};
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Pinned, TakeOver, Volume, VolumeDevice, VolumeLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -137,7 +137,7 @@ impl Large {
             sealer: self.bench.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         volume::open(environment, self.bench.drive, device(index), access, self.bench.limits).await.unwrap()
     }
 

@@ -9,7 +9,7 @@ use holdall_core::map::PageCache;
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Over, Pinned, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, Pinned, TakeOver, Volume, VolumeDevice, VolumeLimits};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io;
@@ -45,7 +45,7 @@ impl World {
     }
 
     async fn open_with(&self, cache: Arc<dyn Disk>) -> Arc<Volume> {
-        self.open_to(Access::Write { over: Over::Nobody, mounted: false }, cache).await
+        self.open_to(Access::Write { over: TakeOver::Nobody, mounted: false }, cache).await
     }
 
     async fn open_to(&self, access: Access, cache: Arc<dyn Disk>) -> Arc<Volume> {

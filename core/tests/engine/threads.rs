@@ -19,7 +19,7 @@ use holdall_core::store::meter::Meter;
 use holdall_core::store::names::DriveNames;
 use holdall_core::store::{Store, When};
 use holdall_core::units::{BLOCK_BYTES, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, TakeOver, Volume, VolumeDevice, VolumeLimits};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
@@ -215,7 +215,7 @@ impl Bench {
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
         };
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         let volume = volume::open(environment, self.drive, device(name), access, LIMITS).await.unwrap();
         let known = (0..BLOCKS).map(|_| Known::default()).collect();
         World { device: VolumeDevice(volume.clone()), volume, known, seed: self.seed }

@@ -8,7 +8,7 @@ use holdall_core::map::{Objects, PageCache};
 use holdall_core::sim::disk::DiskFaults;
 use holdall_core::sim::store::{Habits, SimStore, StoreFaults};
 use holdall_core::store::{Etag, Fetched, Listed, Store, StoreError, When};
-use holdall_core::volume::{Access, OpenError, Over};
+use holdall_core::volume::{Access, OpenError, TakeOver};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -324,7 +324,7 @@ fn picks_another_name_where_a_torn_object_has_it() {
     // Enough for map pages to be put as well.
     let rounds = 2 * bench.limits.tail_segments as u64;
     run(async {
-        let access = Access::Write { over: Over::Nobody, mounted: false };
+        let access = Access::Write { over: TakeOver::Nobody, mounted: false };
         let volume = bench.open_on(tears.clone(), 0, access).await.unwrap();
         for block in 0..rounds {
             put(&volume, block, block as u8 + 1).await;

@@ -2,7 +2,7 @@
 
 use crate::rig::{EMPTIES, READS, Rig, WRITES, path};
 use bytes::Bytes;
-use holdall_core::folder::api::{Changes, FolderError, How, Renaming, SetTime};
+use holdall_core::folder::api::{Changes, FolderError, OpenMode, Renaming, SetTime};
 use holdall_core::sim::disk::DiskFaults;
 use holdall_core::sim::remote::Request;
 use holdall_core::store::remote::{Kind, Time};
@@ -239,7 +239,7 @@ async fn a_simulated_file_is_never_passed_to_the_kernel() {
     let open = rig.open().await;
     open.write("f", b"x").await.unwrap();
     let opened = open.folder.open_file(open.ino("f").await.unwrap(), READS).await.unwrap();
-    assert!(matches!(opened.how, How::Served { .. }));
+    assert!(matches!(opened.how, OpenMode::Served { .. }));
     open.folder.release(opened.handle);
 }
 

@@ -3,7 +3,7 @@
 use crate::file::{DEVICE, options, remote};
 use crate::{path, put};
 use holdall_core::store::StoreError;
-use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::pace::{Direction, Pacer};
 use holdall_core::store::remote::file::{FileRemote, Options};
 use holdall_core::store::remote::{Condition, PageToken, Remote, RemoteError, RemotePath};
 use rustix::fs::FlockOperation;
@@ -116,7 +116,7 @@ async fn a_bandwidth_limit_applies_to_uploads_and_not_to_refused_ones() {
     let pacer = Pacer::new();
     let options = Options { pacer: pacer.clone(), ..options(None) };
     let remote = FileRemote::open(&dir.path().join("root"), options).await.unwrap();
-    pacer.set(Way::Up, Some(1 << 20));
+    pacer.set(Direction::Up, Some(1 << 20));
     let begun = Instant::now();
     put(&remote, "a", &[7; 512 << 10], Condition::Absent).await.unwrap();
     assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());

@@ -26,7 +26,9 @@ use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BLOCK_BYTES, BlockRange, ChunkIndex};
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -166,7 +168,7 @@ impl World {
     async fn open(&mut self, index: usize) -> Option<Arc<Volume>> {
         for _ in 0..200 {
             let env = self.environment(&self.disks[index], &self.store);
-            let access = Access::Write { over: Over::Anybody, mounted: false };
+            let access = Access::Write { over: TakeOver::Anybody, mounted: false };
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {
                     self.forks[index] = fork_of(&volume);

@@ -16,7 +16,9 @@ use holdall_core::store::Store;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::meter::Meter;
 use holdall_core::units::{BLOCK_BYTES, BlockRange};
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -225,7 +227,7 @@ impl World {
     pub async fn open(&self, index: usize) -> Arc<Volume> {
         for _ in 0..500 {
             let env = self.environment(&self.disk(index), &self.store);
-            let access = Access::Write { over: Over::Anybody, mounted: false };
+            let access = Access::Write { over: TakeOver::Anybody, mounted: false };
             self.opened_at[index].store(self.turns.load(Relaxed), Relaxed);
             match volume::open(env, self.drive, device(index), access, LIMITS).await {
                 Ok(volume) => {

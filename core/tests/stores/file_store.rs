@@ -4,7 +4,7 @@ use bytes::Bytes;
 use holdall_core::store::claims::Claims;
 use holdall_core::store::file::{FileStore, Limits};
 use holdall_core::store::names::DriveNames;
-use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::pace::{Direction, Pacer};
 use holdall_core::store::{Store, StoreError, When};
 use rustix::fs::{FileType, Mode};
 use std::io::ErrorKind;
@@ -39,7 +39,7 @@ async fn a_bandwidth_limit_applies_to_a_directory_too() {
     let pacer = Pacer::new();
     let (dir, _) = store().await;
     let store = FileStore::new(dir.path().join("store"), &DriveNames).paced(&pacer);
-    pacer.set(Way::Up, Some(1 << 20));
+    pacer.set(Direction::Up, Some(1 << 20));
     let begun = Instant::now();
     store.put("seg/aa/x", vec![7; BYTES].into(), When::Always).await.unwrap();
     assert!(begun.elapsed() > Duration::from_millis(400), "{:?}", begun.elapsed());
@@ -49,7 +49,7 @@ async fn a_bandwidth_limit_applies_to_a_directory_too() {
     assert!(matches!(away, Err(StoreError::Unreachable { .. })), "{away:?}");
     assert!(begun.elapsed() < Duration::from_millis(400), "nothing of the limit is spent on it");
     std::fs::rename(dir.path().join("away"), dir.path().join("store")).unwrap();
-    pacer.set(Way::Down, Some(2 << 20));
+    pacer.set(Direction::Down, Some(2 << 20));
     let begun = Instant::now();
     assert_eq!(store.get("seg/aa/x", None).await.unwrap().bytes.len(), BYTES);
     assert!(begun.elapsed() > Duration::from_millis(200), "{:?}", begun.elapsed());

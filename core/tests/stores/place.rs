@@ -17,7 +17,9 @@ use holdall_core::store::names::DriveNames;
 use holdall_core::store::pace::Pacer;
 use holdall_core::store::probe::Mode;
 use holdall_core::store::url::StoreUrl;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use holdall_servers::dav::{DavServer, SignIn};
 use holdall_servers::faults::FaultProxy;
 use holdall_servers::odd_directory::OddDirectory;
@@ -279,12 +281,13 @@ impl Drive<'_> {
 
     /// Opens it to write.
     pub async fn open(&self, number: u128) -> Result<Arc<Volume>, OpenError> {
-        self.open_by(self.place.server, number, Access::Write { over: Over::Nobody, mounted: false }).await
+        self.open_by(self.place.server, number, Access::Write { over: TakeOver::Nobody, mounted: false })
+            .await
     }
 
     /// Takes it from its holder.
     pub async fn take(&self, number: u128) -> Arc<Volume> {
-        self.open_by(self.place.server, number, Access::Write { over: Over::Anybody, mounted: false })
+        self.open_by(self.place.server, number, Access::Write { over: TakeOver::Anybody, mounted: false })
             .await
             .unwrap()
     }

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use holdall_core::drive;
 use holdall_core::store::{Etag, Facts, Fetched, Listed, Store, StoreError, When};
-use holdall_core::volume::{Access, OpenError, Over};
+use holdall_core::volume::{Access, OpenError, TakeOver};
 use holdall_servers::faults::{self, Fault, FaultProxy};
 use parking_lot::Mutex;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
+const WRITE: Access = Access::Write { over: TakeOver::Nobody, mounted: false };
 /// More requests than any commit or opening has, on every store.
 const REQUESTS_MAX: u64 = 60;
 /// The first numbers of each fault's machines are this far apart.
@@ -39,7 +39,7 @@ const FAULTS: [Fault; 12] = [
 ];
 
 /// A connection to the store on which one request fails.
-trait Way: Send + Sync {
+trait Counting: Send + Sync {
     /// The store as drives use it.
     fn store(&self) -> Arc<dyn Store>;
     /// From now on, the request of this number fails, counted from 0.
@@ -57,22 +57,24 @@ pub async fn of_openings(place: Place) {
 }
 
 /// Runs `test` for each kind of fault, on its own drive and machines.
-async fn each(place: &Place, test: impl AsyncFn(&Drive, &dyn Way, &str, u128)) {
+async fn each(place: &Place, test: impl AsyncFn(&Drive, &dyn Counting, &str, u128)) {
     let first = place.drive().await;
-    let kinds: Vec<(String, Box<dyn Way>)> = match place.server {
+    let kinds: Vec<(String, Box<dyn Counting>)> = match place.server {
         Some(_) => FAULTS.iter().map(|fault| Proxied::start(place, fault)).collect(),
         None => LOCAL_FAULTS.iter().map(|fault| Local::start(place, *fault)).collect(),
     };
-    join_all(kinds.iter().zip(1..).map(async |((kind, way), number): (&(String, Box<dyn Way>), u128)| {
-        let drive = first.family.drive().await;
-        test(&drive, &**way, kind, number * MACHINES).await;
-        let checked = drive::check::check(&drive.objects(), drive.drive, &|_, _| {}).await.unwrap();
-        assert_eq!(checked.errors, [""; 0], "{kind}");
-    }))
+    join_all(kinds.iter().zip(1..).map(
+        async |((kind, way), number): (&(String, Box<dyn Counting>), u128)| {
+            let drive = first.family.drive().await;
+            test(&drive, &**way, kind, number * MACHINES).await;
+            let checked = drive::check::check(&drive.objects(), drive.drive, &|_, _| {}).await.unwrap();
+            assert_eq!(checked.errors, [""; 0], "{kind}");
+        },
+    ))
     .await;
 }
 
-async fn commits(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
+async fn commits(drive: &Drive<'_>, way: &dyn Counting, kind: &str, machine: u128) {
     let volume = drive.open_on(way.store(), machine, WRITE).await.unwrap();
     let mut expected = Vec::new();
     for number in 0.. {
@@ -95,7 +97,7 @@ async fn commits(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
     close(volume).await;
 }
 
-async fn openings(drive: &Drive<'_>, way: &dyn Way, kind: &str, machine: u128) {
+async fn openings(drive: &Drive<'_>, way: &dyn Counting, kind: &str, machine: u128) {
     let mut expected = Vec::new();
     for number in 0.. {
         assert!(number < REQUESTS_MAX, "an opening has more than {REQUESTS_MAX} requests");
@@ -132,14 +134,14 @@ struct Proxied {
 }
 
 impl Proxied {
-    fn start(place: &Place, fault: &Fault) -> (String, Box<dyn Way>) {
+    fn start(place: &Place, fault: &Fault) -> (String, Box<dyn Counting>) {
         let proxy = place.proxy();
         let store = place.for_drives(Some(proxy.address()));
         (format!("{fault:?}"), Box::new(Self { proxy, fault: fault.clone(), store }))
     }
 }
 
-impl Way for Proxied {
+impl Counting for Proxied {
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
     }
@@ -182,7 +184,7 @@ struct Local {
 }
 
 impl Local {
-    fn start(place: &Place, fault: LocalFault) -> (String, Box<dyn Way>) {
+    fn start(place: &Place, fault: LocalFault) -> (String, Box<dyn Counting>) {
         let local = Self { inner: place.for_drives(None), fault, left: Mutex::default() };
         (format!("{fault:?}"), Box::new(Arc::new(local)))
     }
@@ -211,7 +213,7 @@ impl Local {
     }
 }
 
-impl Way for Arc<Local> {
+impl Counting for Arc<Local> {
     fn store(&self) -> Arc<dyn Store> {
         self.clone()
     }

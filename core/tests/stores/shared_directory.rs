@@ -11,7 +11,7 @@ use holdall_core::store::file::FileStore;
 use holdall_core::store::names::DriveNames;
 use holdall_core::store::probe::{Effort, Mode, probe};
 use holdall_core::store::{Store, StoreError};
-use holdall_core::volume::{Access, OpenError, Over, Volume, VolumeDevice};
+use holdall_core::volume::{Access, OpenError, TakeOver, Volume, VolumeDevice};
 use holdall_servers::odd_directory::{Habits, OddDirectory, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn open(
     drive: &Drive<'_>,
     directory: &OddDirectory,
     machine: usize,
-    over: Over,
+    over: TakeOver,
 ) -> Result<Arc<Volume>, OpenError> {
     let access = Access::Write { over, mounted: false };
     drive.open_on(seen_by(directory, machine % 2), machine as u128, access).await
@@ -75,7 +75,7 @@ fn one_of_two_computers_opens_a_shared_drive() {
         let mut won = [0; 2];
         for round in 0..ROUNDS {
             let drive = first.family.drive().await;
-            let opening = |machine| open(&drive, &directory, 2 * round + machine, Over::Nobody);
+            let opening = |machine| open(&drive, &directory, 2 * round + machine, TakeOver::Nobody);
             let (a, b) = tokio::join!(opening(0), opening(1));
             let (winner, volume) = match (a, b) {
                 (Ok(volume), Err(OpenError::Held { .. })) => (0, volume),
@@ -105,7 +105,7 @@ fn with_locks_both_computers_would_win() {
             let drive = first.family.drive().await;
             let opening = |machine| {
                 let store = Arc::new(FileStore::new(directory.path(machine), &DriveNames));
-                let access = Access::Write { over: Over::Nobody, mounted: false };
+                let access = Access::Write { over: TakeOver::Nobody, mounted: false };
                 drive.open_on(store, (2 * round + machine) as u128, access)
             };
             let (a, b) = tokio::join!(opening(0), opening(1));
@@ -128,7 +128,7 @@ fn no_upload_is_missing_after_a_take_over() {
     place::run(async {
         let place = place::shared(&directory);
         let drive = place.drive().await;
-        let mut holder = open(&drive, &directory, 0, Over::Nobody).await.unwrap();
+        let mut holder = open(&drive, &directory, 0, TakeOver::Nobody).await.unwrap();
         let (mut uploaded, mut fenced) = (vec![0; (ROUNDS as u64 * WRITES) as usize], 0);
         for round in 1..=ROUNDS {
             let begin = (round as u64 - 1) * WRITES;
@@ -147,7 +147,7 @@ fn no_upload_is_missing_after_a_take_over() {
             let taking = async {
                 // At another moment in each round.
                 tokio::time::sleep(Duration::from_millis(7 * round as u64)).await;
-                open(&drive, &directory, round, Over::Anybody).await.unwrap()
+                open(&drive, &directory, round, TakeOver::Anybody).await.unwrap()
             };
             let (kept, taken) = tokio::join!(writing, taking);
             fenced += usize::from(kept.len() < WRITES as usize);
@@ -178,14 +178,17 @@ fn a_drive_works_on_file_systems_that_lack_something() {
             assert_eq!(report.mode, Mode::Claim, "{what}: {report:?}");
             let place = place::shared(&directory);
             let drive = place.drive().await;
-            let volume = open(&drive, &directory, 0, Over::Nobody).await.unwrap();
+            let volume = open(&drive, &directory, 0, TakeOver::Nobody).await.unwrap();
             for block in 0..20 {
                 write(&volume, block, block as u8 + 1).await;
             }
             push(&volume).await;
-            assert!(matches!(open(&drive, &directory, 1, Over::Nobody).await, Err(OpenError::Held { .. })));
+            assert!(matches!(
+                open(&drive, &directory, 1, TakeOver::Nobody).await,
+                Err(OpenError::Held { .. })
+            ));
             close(volume).await;
-            let volume = open(&drive, &directory, 1, Over::Nobody).await.unwrap();
+            let volume = open(&drive, &directory, 1, TakeOver::Nobody).await.unwrap();
             assert_eq!(read(&volume, 20).await, (1..=20).collect::<Vec<u8>>(), "{what}");
             close(volume).await;
         });

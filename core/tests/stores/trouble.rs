@@ -8,7 +8,7 @@ use holdall_core::replica::{Progress, Replica, Replicated, Standing, Wanted};
 use holdall_core::seal::Cipher;
 use holdall_core::store::When;
 use holdall_core::units::BLOCK_BYTES;
-use holdall_core::volume::{Access, Over, VolumeDevice};
+use holdall_core::volume::{Access, TakeOver, VolumeDevice};
 use holdall_servers::faults::{self, Asked, Fault};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-const WRITE: Access = Access::Write { over: Over::Nobody, mounted: false };
+const WRITE: Access = Access::Write { over: TakeOver::Nobody, mounted: false };
 
 /// More requests than any commit has, on every store.
 const REQUESTS_MAX: u64 = 30;
@@ -61,7 +61,7 @@ pub async fn deaths(place: Place) {
         loop {
             machine += 1;
             proxy.plan(faults::none());
-            let access = Access::Write { over: Over::Anybody, mounted: false };
+            let access = Access::Write { over: TakeOver::Anybody, mounted: false };
             let volume = drive.open_by(Some(proxy.address()), machine.into(), access).await.unwrap();
             assert_eq!(read(&volume, 1).await, [committed], "machine {machine}");
             write(&volume, 0, machine).await;

@@ -11,7 +11,7 @@ use fuser::{
 };
 use holdall_core::device::{Piece, ReadLease};
 use holdall_core::folder::api::{
-    Access, Allocate, Attributes, FolderError, Handle, How, Opened, Renaming, Statistics,
+    Access, Allocate, Attributes, FolderError, Handle, OpenMode, Opened, Renaming, Statistics,
 };
 use holdall_core::folder::{Ino, Place};
 use holdall_core::store::remote::Name;
@@ -47,7 +47,7 @@ enum Answer {
 /// Decides nothing: registers the file where the folder passes it through, and tells the folder if that fails.
 async fn answer(shared: &Shared, ino: Ino, opened: &Opened) -> Result<Answer, Refused> {
     let how = match &opened.how {
-        How::PassedThrough(file) => {
+        OpenMode::PassedThrough(file) => {
             match shared.passthrough.open(&shared.device, ino, opened.handle, file).await {
                 Ok(id) => {
                     // Before the kernel hears of it: a daemon that takes the mount over has to answer with the same id.
@@ -58,12 +58,12 @@ async fn answer(shared: &Shared, ino: Ino, opened: &Opened) -> Result<Answer, Re
             }
             shared.folder.serve_instead(opened.handle)?
         }
-        how @ How::Served { .. } => how.clone(),
+        how @ OpenMode::Served { .. } => how.clone(),
     };
     match how {
-        How::Served { keeps_cache: true } => Ok(Answer::Served(FopenFlags::FOPEN_KEEP_CACHE)),
-        How::Served { keeps_cache: false } => Ok(Answer::Served(FopenFlags::empty())),
-        How::PassedThrough(_) => Err(FolderError::Invalid("the file cannot pass through").into()),
+        OpenMode::Served { keeps_cache: true } => Ok(Answer::Served(FopenFlags::FOPEN_KEEP_CACHE)),
+        OpenMode::Served { keeps_cache: false } => Ok(Answer::Served(FopenFlags::empty())),
+        OpenMode::PassedThrough(_) => Err(FolderError::Invalid("the file cannot pass through").into()),
     }
 }
 

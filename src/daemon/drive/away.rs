@@ -6,7 +6,7 @@ use super::engine::{Patience, Taking};
 use super::opened::OpenDrive;
 use crate::api::{Code, Failure};
 use holdall_core::retry::WAITED_FOR;
-use holdall_core::volume::Over;
+use holdall_core::volume::TakeOver;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Drive {
     pub(super) async fn open_engine_patiently(self: &Arc<Self>) -> Result<OpenDrive, Failure> {
         let mut tries = 1;
         loop {
-            let opened = self.open_engine_within(Patience::Short, Over::Nobody).await;
+            let opened = self.open_engine_within(Patience::Short, TakeOver::Nobody).await;
             match opened.as_ref().err().and_then(again_after) {
                 Some(pause) if tries < TRIES => tokio::time::sleep(pause).await,
                 _ => return opened,

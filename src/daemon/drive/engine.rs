@@ -17,7 +17,7 @@ use holdall_core::map::{Objects, PageCache, ReadError};
 use holdall_core::push::ReferenceKind;
 use holdall_core::replica::Replicated;
 use holdall_core::store::{Store, StoreError};
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, VolumeLimits};
+use holdall_core::volume::{self, Access, Environment, OpenError, TakeOver, VolumeLimits};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Taking {
     /// With its store, and taken from the other devices that `over` names.
-    Now { over: Over, patience: Patience },
+    Now { over: TakeOver, patience: Patience },
     /// With its store; nobody waits for this attempt, which may be repeated for days. While the drive is another device's, the store is
     /// asked only whose it is.
     Again { patience: Patience },
@@ -61,7 +61,7 @@ pub(super) enum Patience {
 impl Drive {
     /// Opens the engine for writing, attached to nothing, taking the drive from the devices that `over` names. If a fork begins, it is set
     /// apart and continues to be uploaded there: what is opened is the drive.
-    pub(super) async fn open_engine(self: &Arc<Self>, over: Over) -> Result<OpenDrive, Failure> {
+    pub(super) async fn open_engine(self: &Arc<Self>, over: TakeOver) -> Result<OpenDrive, Failure> {
         self.open_engine_within(Patience::Usual, over).await
     }
 
@@ -69,7 +69,7 @@ impl Drive {
     pub(super) async fn open_engine_within(
         self: &Arc<Self>,
         patience: Patience,
-        over: Over,
+        over: TakeOver,
     ) -> Result<OpenDrive, Failure> {
         self.open_engine_by(Taking::Now { over, patience }).await
     }
@@ -134,7 +134,7 @@ impl Drive {
             };
             let access = match taking {
                 Taking::Now { over, .. } => Access::Write { over, mounted },
-                Taking::Again { .. } | Taking::ToMove => Access::Write { over: Over::Nobody, mounted },
+                Taking::Again { .. } | Taking::ToMove => Access::Write { over: TakeOver::Nobody, mounted },
                 Taking::Away => Access::Away { mounted },
             };
             // Must be set before anything is evicted from the cache.
@@ -394,7 +394,7 @@ impl Drive {
         if !self.has_opened()? {
             return Ok(());
         }
-        let opened = match self.open_engine(Over::Nobody).await {
+        let opened = match self.open_engine(TakeOver::Nobody).await {
             // The store no longer has the drive, and everything that is here was in the store.
             Err(failure) if failure.code == Code::Gone => return Ok(()),
             opened => opened?,

@@ -18,7 +18,7 @@ use crate::daemon::status::Phase;
 use holdall_client::paths;
 use holdall_core::device::BlockDevice;
 use holdall_core::units::Epoch;
-use holdall_core::volume::Over;
+use holdall_core::volume::TakeOver;
 use holdall_helper::mountinfo;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,14 +130,14 @@ impl Drive {
             false => None,
         };
         let (mut opened, how) = match request.read_only || request.snapshot.is_some() {
-            true => (self.look(request.snapshot.as_deref()).await?, How::Look { because: None }),
+            true => (self.look(request.snapshot.as_deref()).await?, OpenedAs::Look { because: None }),
             false => self.open_or_set_aside(request).await?,
         };
-        let look = matches!(how, How::Look { .. });
+        let look = matches!(how, OpenedAs::Look { .. });
         let (because, away) = match how {
-            How::Look { because } => (because, None),
-            How::Away { because } => (None, Some(because)),
-            How::Asked => (None, None),
+            OpenedAs::Look { because } => (because, None),
+            OpenedAs::Away { because } => (None, Some(because)),
+            OpenedAs::Asked => (None, None),
         };
         let of_snapshot = request.snapshot.as_ref().map(|label| {
             format!("this is the snapshot \u{201c}{label}\u{201d}; close the drive and open it again for the current version")
@@ -191,7 +191,10 @@ impl Drive {
 
     /// The engine for writing. If the store's version lacks what this computer has seen, and a person has decided that the store's version
     /// counts all the same, this computer's files are set aside first.
-    async fn open_or_set_aside(self: &Arc<Self>, request: &api::Open) -> Result<(OpenDrive, How), Failure> {
+    async fn open_or_set_aside(
+        self: &Arc<Self>,
+        request: &api::Open,
+    ) -> Result<(OpenDrive, OpenedAs), Failure> {
         let over = over(request)?;
         match self.open_to_write(over).await {
             Err(failure) if failure.code == Code::Diverged && request.set_aside => {
@@ -238,17 +241,17 @@ impl Drive {
     }
 
     /// The engine for writing, or the best that there is instead.
-    async fn open_to_write(self: &Arc<Self>, over: Over) -> Result<(OpenDrive, How), Failure> {
+    async fn open_to_write(self: &Arc<Self>, over: TakeOver) -> Result<(OpenDrive, OpenedAs), Failure> {
         // Before the opening, which would take the drive by a lock that other computers do not see.
         if let Some(failure) = self.relies_on_locks().await {
             return self.look_instead(&failure).await.ok_or(failure);
         }
         let opened = match over {
-            Over::Nobody => self.open_engine_patiently().await,
-            Over::Holder { .. } | Over::Anybody => self.open_engine(over).await,
+            TakeOver::Nobody => self.open_engine_patiently().await,
+            TakeOver::Holder { .. } | TakeOver::Anybody => self.open_engine(over).await,
         };
         let failure = match opened {
-            Ok(opened) => return Ok((opened, How::Asked)),
+            Ok(opened) => return Ok((opened, OpenedAs::Asked)),
             Err(failure) if away::goes_without(&failure) => failure,
             Err(failure) => return Err(failure),
         };
@@ -259,17 +262,17 @@ impl Drive {
             return Ok(look);
         }
         // Taking a drive over needs the store.
-        if over != Over::Nobody {
+        if over != TakeOver::Nobody {
             return Err(failure);
         }
         match self.open_without_store(failure.clone()).await {
-            Ok((opened, because)) => Ok((opened, How::Away { because })),
+            Ok((opened, because)) => Ok((opened, OpenedAs::Away { because })),
             Err(without) => match failure.code {
                 // A full store can be read.
                 Code::Full => self.look_instead(&failure).await.ok_or(without),
                 // The store may only be slow, unless it has asked for patience.
                 Code::Offline if failure.retry_after().is_none() => match self.open_engine(over).await {
-                    Ok(opened) => Ok((opened, How::Asked)),
+                    Ok(opened) => Ok((opened, OpenedAs::Asked)),
                     Err(_) => Err(without),
                 },
                 _ => Err(without),
@@ -278,7 +281,7 @@ impl Drive {
     }
 
     /// The current version to look at, where the drive cannot be written. `None` if the view would lack changes of this computer.
-    async fn look_instead(self: &Arc<Self>, failure: &Failure) -> Option<(OpenDrive, How)> {
+    async fn look_instead(self: &Arc<Self>, failure: &Failure) -> Option<(OpenDrive, OpenedAs)> {
         if self.may_have_unsent() {
             return None;
         }
@@ -298,7 +301,7 @@ impl Drive {
             ),
             _ => format!("it is open read-only: {}", unsentenced(&failure.message)),
         };
-        Some((opened, How::Look { because: Some(because) }))
+        Some((opened, OpenedAs::Look { because: Some(because) }))
     }
 
     pub(super) async fn attach(
@@ -354,21 +357,21 @@ impl Drive {
 }
 
 /// The devices from which the request may take the drive.
-fn over(request: &api::Open) -> Result<Over, Failure> {
+fn over(request: &api::Open) -> Result<TakeOver, Failure> {
     match (request.take_over, &request.take_over_from) {
-        (false, _) => Ok(Over::Nobody),
-        (true, None) => Ok(Over::Anybody),
+        (false, _) => Ok(TakeOver::Nobody),
+        (true, None) => Ok(TakeOver::Anybody),
         (true, Some(seen)) => {
             let device = Uuid::try_parse(&seen.device).map_err(|_| {
                 failure::usage("take_over_from names no device: it takes the UUID of the holder.")
             })?;
-            Ok(Over::Holder { device, epoch: Epoch(seen.epoch) })
+            Ok(TakeOver::Holder { device, epoch: Epoch(seen.epoch) })
         }
     }
 }
 
 /// How a drive was opened.
-enum How {
+enum OpenedAs {
     /// To write, as asked.
     Asked,
     /// To write without its store, and why.

@@ -27,7 +27,7 @@ use holdall_core::store::probe::{self, Effort};
 use holdall_core::store::url::StoreUrl;
 use holdall_core::store::{StoreError, When};
 use holdall_core::units::Epoch;
-use holdall_core::volume::{self, Over};
+use holdall_core::volume::{self, TakeOver};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Drive {
         let opened = match self.relies_on_locks().await {
             // The only way to move to another store. The only other writers there are devices that do the same at the same time.
             Some(_) => self.open_engine_to_move().await?,
-            None => self.open_engine(Over::Nobody).await?,
+            None => self.open_engine(TakeOver::Nobody).await?,
         };
         let volume = opened.volume.clone();
         *open = Some(opened);

@@ -11,7 +11,7 @@ use crate::daemon::failure;
 use crate::daemon::registry::{LastMount, OpenAs};
 use crate::daemon::status::Phase;
 use holdall_core::retry::Backoff;
-use holdall_core::volume::Over;
+use holdall_core::volume::TakeOver;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl Drive {
             None if self.fork_in(&opened.volume).is_some() => {
                 self.put_down(opened).await;
                 self.part_unmounted()?;
-                opened = self.open_engine(Over::Nobody).await?;
+                opened = self.open_engine(TakeOver::Nobody).await?;
                 self.attach(opened.device(), was.attach, was.mountpoint.clone(), false).await?
             }
             None => {

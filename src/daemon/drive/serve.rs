@@ -8,7 +8,7 @@ use crate::daemon::status::Phase;
 use crate::daemon::web::is_own;
 use crate::daemon::work::Work;
 use holdall_core::device::BlockDevice;
-use holdall_core::volume::Over;
+use holdall_core::volume::TakeOver;
 use holdall_nbd::server::Server;
 use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
@@ -49,7 +49,7 @@ impl Drive {
             self.put_down(draining).await;
         }
         self.count_anew();
-        let opened = self.open_engine(Over::Nobody).await?;
+        let opened = self.open_engine(TakeOver::Nobody).await?;
         let server = Server::new(tokio::runtime::Handle::current());
         let served = listener.serve(&server, opened.device());
         let volume = opened.volume.clone();

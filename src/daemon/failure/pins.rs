@@ -199,7 +199,7 @@ pub fn evict_pinned(name: &str, path: Option<&str>) -> Failure {
 pub fn pull(error: &PullError) -> Failure {
     match error {
         PullError::Read(error) => read(error),
-        PullError::NoRoom(_) => failure(
+        PullError::CacheFull(_) => failure(
             Code::Failed,
             "Not all of it could be downloaded: the cache has no space for it.",
             "Downloaded data is here.",

@@ -39,7 +39,7 @@ pub(super) struct Mount {
 }
 
 /// How a folder is mounted.
-pub(super) struct How {
+pub(super) struct MountOptions {
     /// Its address, for people.
     pub source: String,
     /// The kernel refuses changes.
@@ -89,7 +89,7 @@ impl Prepared {
 pub(super) async fn mount(
     (engine, stale): (Arc<Engine>, mpsc::UnboundedReceiver<Stale>),
     (prepared, directory): (Prepared, OwnedFd),
-    how: How,
+    how: MountOptions,
 ) -> Result<(Mount, Passthrough), Failure> {
     let is_off = how.registering.is_none();
     let options = Options {

@@ -143,7 +143,7 @@ impl Folder {
         let (prepared, directory) = prepared.open().await?;
         self.remember(|config| config.mount = Some(prepared.record.clone()))?;
         let (mut live, stale) = self.begin(wishes.read_only, false).await?;
-        let how = mount::How {
+        let how = mount::MountOptions {
             source: self.url(),
             read_only: live.read_only.is_some(),
             registering: (!wishes.no_passthrough).then(|| self.registering(&live)),

@@ -513,12 +513,12 @@ impl Remote for Reached {
 mod tests {
     use super::*;
     use crate::daemon::limits::Limits;
-    use crate::daemon::secrets::Keeper;
+    use crate::daemon::secrets::SecretStore;
 
     fn place(path: &Path, state: &Path) -> Place {
         Place {
             url: StoreUrl::File(path.to_owned()),
-            stores: Stores::new(Keeper::new(state), Limits::load(state)),
+            stores: Stores::new(SecretStore::new(state), Limits::load(state)),
             device: Uuid::from_u128(1),
             read_only: false,
             meter: Meter::default(),

@@ -57,7 +57,7 @@ pub async fn check_not_shared(
 mod tests {
     use super::*;
     use crate::daemon::limits::Limits;
-    use crate::daemon::secrets::Keeper;
+    use crate::daemon::secrets::SecretStore;
 
     async fn looked_at(files: &[&str]) -> (StoreUrl, Place) {
         let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -65,7 +65,7 @@ mod tests {
             std::fs::write(dir.path().join(name), "x").unwrap();
         }
         let url = StoreUrl::File(dir.path().to_owned());
-        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let stores = Stores::new(SecretStore::new(state.path()), Limits::load(state.path()));
         let place = look(&stores, &url, &Credentials::None).await.unwrap();
         (url, place)
     }
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test]
     async fn a_directory_not_created_yet_counts_as_empty() {
         let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let stores = Stores::new(SecretStore::new(state.path()), Limits::load(state.path()));
         let url = StoreUrl::File(dir.path().join("new"));
         assert_eq!(look(&stores, &url, &Credentials::None).await.unwrap(), Place::default());
     }

@@ -155,14 +155,14 @@ fn now_ms() -> u64 {
 mod tests {
     use super::*;
     use crate::daemon::limits::Limits;
-    use crate::daemon::secrets::Keeper;
+    use crate::daemon::secrets::SecretStore;
 
     #[tokio::test]
     async fn a_local_directory_passes_the_trial() {
         let dir = tempfile::tempdir().unwrap();
         let url = StoreUrl::File(dir.path().to_owned());
         let state = tempfile::tempdir().unwrap();
-        let stores = Stores::new(Keeper::new(state.path()), Limits::load(state.path()));
+        let stores = Stores::new(SecretStore::new(state.path()), Limits::load(state.path()));
         let report =
             of(&stores, &url, (&Credentials::None, &Meter::default()), Effort::QUICK, None).await.unwrap();
         let findings = findings(&report, &url);

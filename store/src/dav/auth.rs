@@ -39,11 +39,11 @@ enum Who {
     User {
         user: String,
         password: Zeroizing<String>,
-        way: Mutex<Way>,
+        way: Mutex<Scheme>,
     },
 }
 
-enum Way {
+enum Scheme {
     Unknown,
     Basic,
     Digest(Session),
@@ -93,7 +93,7 @@ impl Auth {
                 {
                     return Err(setup("The user or the password has a character that cannot be sent."));
                 }
-                let way = if base.scheme() == "https" { Way::Basic } else { Way::Unknown };
+                let way = if base.scheme() == "https" { Scheme::Basic } else { Scheme::Unknown };
                 Who::User { user: user.clone(), password: password.clone(), way: Mutex::new(way) }
             }
             Credentials::S3 { .. } | Credentials::S3Profile { .. } => {
@@ -111,13 +111,13 @@ impl Auth {
             Who::Nobody => (None, Sent::Nothing),
             Who::Bearer(value) => (Some(value.clone()), Sent::Plain),
             Who::User { user, password, way } => match &mut *way.lock() {
-                Way::Unknown => (None, Sent::Nothing),
-                Way::Basic => {
+                Scheme::Unknown => (None, Sent::Nothing),
+                Scheme::Basic => {
                     let pair = Zeroizing::new(format!("{user}:{}", password.as_str()));
                     let value = Zeroizing::new(format!("Basic {}", BASE64.encode(pair.as_bytes())));
                     (secret(&value), Sent::Plain)
                 }
-                Way::Digest(session) => {
+                Scheme::Digest(session) => {
                     session.count += 1;
                     let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
                     let request = Request { user, password, method, target };
@@ -136,9 +136,9 @@ impl Auth {
         match &self.who {
             Who::Nobody | Who::Bearer(_) => true,
             Who::User { way, .. } => match &*way.lock() {
-                Way::Unknown => false,
-                Way::Basic => true,
-                Way::Digest(session) => session.taken.is_some_and(|taken| taken.elapsed() < NONCE_AGE_MAX),
+                Scheme::Unknown => false,
+                Scheme::Basic => true,
+                Scheme::Digest(session) => session.taken.is_some_and(|taken| taken.elapsed() < NONCE_AGE_MAX),
             },
         }
     }
@@ -146,7 +146,7 @@ impl Auth {
     /// The server accepted the credentials.
     pub fn taken(&self, sent: &Sent, headers: &HeaderMap) {
         let (Who::User { way, .. }, Sent::Digest { nonce, .. }) = (&self.who, sent) else { return };
-        if let Way::Digest(session) = &mut *way.lock()
+        if let Scheme::Digest(session) = &mut *way.lock()
             && session.ask.nonce == *nonce
         {
             session.taken = Some(Instant::now());
@@ -176,13 +176,13 @@ impl Auth {
         if let Some(ask) = offered.iter().filter_map(Ask::new).max_by_key(Ask::hash) {
             match (sent, &*way) {
                 // The nonce was fresh, and its age is not the reason.
-                (Sent::Digest { nonce, proven: false }, Way::Digest(session))
+                (Sent::Digest { nonce, proven: false }, Scheme::Digest(session))
                     if session.ask.nonce == *nonce && !ask.stale =>
                 {
                     wrong()
                 }
                 _ => {
-                    *way = Way::Digest(Session { ask, count: 0, taken: None });
+                    *way = Scheme::Digest(Session { ask, count: 0, taken: None });
                     Ok(())
                 }
             }
@@ -193,7 +193,7 @@ impl Auth {
                     "{host} wants the password in a form that everybody on the way can read; use its https address"
                 )),
                 _ => {
-                    *way = Way::Basic;
+                    *way = Scheme::Basic;
                     Ok(())
                 }
             }

@@ -18,7 +18,7 @@ use crate::StoreError;
 use crate::connect::ConnectError;
 use crate::credentials::Credentials;
 use crate::meter::{Kind, Meter};
-use crate::pace::{HeldUp, Pacer, Way};
+use crate::pace::{Direction, HeldUp, Pacer};
 use crate::proxy::Proxy;
 use crate::trust;
 use crate::url::DavUrl;
@@ -208,7 +208,7 @@ impl DavClient {
         let kind = kind(&request.method);
         let counted = (self.meter.clone(), kind);
         let held_up = HeldUp::default();
-        let gate = self.pacer.gate_of(Way::Up, held_up.clone());
+        let gate = self.pacer.gate_of(Direction::Up, held_up.clone());
         let (body, progress) = match &request.source {
             None => Progress::watch(request.body.clone(), gate, counted),
             Some(source) => Progress::watch_source(source, gate, counted),
@@ -262,7 +262,7 @@ impl DavClient {
             response,
             begun,
             limits,
-            gate: self.pacer.gate_of(Way::Down, held_up.clone()),
+            gate: self.pacer.gate_of(Direction::Down, held_up.clone()),
             held_up,
             meter: self.meter.clone(),
             kind,

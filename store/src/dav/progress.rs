@@ -127,13 +127,13 @@ impl Body for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pace::{Pacer, Way};
+    use crate::pace::{Direction, Pacer};
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_piece() {
         let (mut body, progress) = Progress::watch(
             vec![0; PIECE_BYTES + 1].into(),
-            Pacer::new().gate(Way::Up),
+            Pacer::new().gate(Direction::Up),
             (Meter::default(), Kind::Put),
         );
         assert_eq!(body.size_hint().exact(), Some(PIECE_BYTES as u64 + 1));
@@ -153,10 +153,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_after_a_turn_is_noticed_soon() {
         let pacer = Pacer::new();
-        pacer.set(Way::Up, Some(PIECE_BYTES as u64));
+        pacer.set(Direction::Up, Some(PIECE_BYTES as u64));
         let (mut body, progress) = Progress::watch(
             vec![0; 4 * PIECE_BYTES].into(),
-            pacer.gate(Way::Up),
+            pacer.gate(Direction::Up),
             (Meter::default(), Kind::Put),
         );
         let begun = Instant::now();

@@ -34,7 +34,7 @@ use crate::StoreError;
 use crate::file::Limits;
 use crate::file::beneath::{self, Spot};
 use crate::file::patience::{Patience, Pulse};
-use crate::pace::{Pacer, Way};
+use crate::pace::{Direction, Pacer};
 use async_trait::async_trait;
 use bytes::Bytes;
 use pages::Listings;
@@ -299,7 +299,7 @@ impl Remote for FileRemote {
     ) -> Result<Bytes, RemoteError> {
         let (path, version, len) = (path.clone(), version.clone(), range.end - range.start);
         let bytes = self.run(len, move |tree, _| tree.read_now(&path, &version, range)).await?;
-        self.pacer.pass(Way::Down, bytes.len()).await;
+        self.pacer.pass(Direction::Down, bytes.len()).await;
         Ok(bytes)
     }
 

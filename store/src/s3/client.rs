@@ -7,7 +7,7 @@ use super::http::ServerClock;
 use super::limits::Limits;
 use super::list::Wanted;
 use super::meaning::{self, Asked, Refusal, Verb};
-use super::way::Way;
+use super::put_form::PutForm;
 use super::{setup, transport};
 use crate::credentials::Credentials;
 use crate::meter::Meter;
@@ -28,7 +28,7 @@ pub(crate) struct S3Client {
     pub(crate) sdk: Client,
     clock: ServerClock,
     /// How puts are sent. Held to read or note it.
-    pub(super) way: Mutex<Way>,
+    pub(super) way: Mutex<PutForm>,
     pub(crate) bucket: String,
     /// With a `/` at its end, or empty.
     prefix: String,
@@ -57,7 +57,7 @@ impl S3Client {
         Ok(Self {
             sdk: setup::client(url, credentials, limits, (pacer, meter), clock.clone())?,
             clock,
-            way: Mutex::new(Way::USUAL),
+            way: Mutex::new(PutForm::USUAL),
             bucket: url.bucket.clone(),
             prefix,
             host,

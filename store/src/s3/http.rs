@@ -7,7 +7,7 @@ use super::limits::Limits;
 use super::road::Road;
 use super::silence::{Pulse, Receiving, Sending};
 use crate::meter::{Kind, Meter};
-use crate::pace::{Pacer, Way};
+use crate::pace::{Direction, Pacer};
 use aws_sdk_s3::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_s3::config::{HttpClient, RuntimeComponents};
 use aws_sdk_s3::error::{BoxError, ConnectorError};
@@ -97,7 +97,7 @@ impl Http {
         let kind = kind(request.method(), request.uri().query().unwrap_or_default());
         let most = if is_object(&request) { u64::MAX } else { ANSWER_BYTES_MAX };
         let sending = self.meter.sending(kind);
-        let way = (self.pacer.gate(Way::Up), self.meter.clone(), kind);
+        let way = (self.pacer.gate(Direction::Up), self.meter.clone(), kind);
         let request = request.map(|body| Sending::new(body, pulse.clone(), way));
         let answer = tokio::select! {
             answer = client.request(request) => match answer {
@@ -122,7 +122,7 @@ impl Http {
         if is_web_page(&answer) {
             return Err(ConnectorError::other(WebPage.into(), None).into());
         }
-        let way = (self.pacer.gate(Way::Down), self.meter.clone(), kind);
+        let way = (self.pacer.gate(Direction::Down), self.meter.clone(), kind);
         // What is no object is read into memory, whole.
         let most = if answer.status().is_success() { most } else { ANSWER_BYTES_MAX };
         let answer = answer.map(|body| SdkBody::from_body_1_x(Receiving::new(body, self.limits, most, way)));

@@ -1,8 +1,8 @@
-//! Puts of whole objects. [`super::way`] says how they are sent.
+//! Puts of whole objects. [`super::put_form`] says how they are sent.
 
 use super::client::S3Client;
 use super::meaning::Verb;
-use super::way::Way;
+use super::put_form::PutForm;
 use crate::{Etag, StoreError, When};
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::{ByteStream, SdkBody};
@@ -59,7 +59,7 @@ impl S3Client {
         name: &str,
         body: Bytes,
         when: &When,
-        way: Way,
+        way: PutForm,
     ) -> Result<Result<Etag, NotTaken>, StoreError> {
         let len = body.len() as u64;
         let mut request = self.sdk.put_object().bucket(&self.bucket).key(self.key(name));
@@ -110,6 +110,6 @@ impl S3Client {
 /// A put that the server refused.
 struct NotTaken {
     /// The way that it may accept instead.
-    next: Option<Way>,
+    next: Option<PutForm>,
     error: StoreError,
 }

@@ -24,6 +24,7 @@ const CHANGES: Record<FolderQueued['change'], string> = {
   move: t('file.move'),
   remove: t('file.remove'),
   attributes: t('file.attributes'),
+  download: t('file.download'),
 };
 
 /** How a file that is not uploaded yet looks. */

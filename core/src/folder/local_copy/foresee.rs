@@ -4,7 +4,7 @@ use super::LocalCopy;
 use crate::folder::source::Versions;
 use crate::folder::spans::Span;
 use crate::formats::HEAD_BYTES;
-use crate::pull::foresight::{self, Layout, LocalBlocks};
+use crate::pull::prefetch::{self, Layout, LocalBlocks};
 use crate::pull::{FileNumber, Puller};
 use crate::units::BlockRange;
 use parking_lot::Mutex;
@@ -41,12 +41,12 @@ impl LocalCopy {
     /// format is examined only if the beginning is here.
     pub(super) fn foresee(self: &Arc<Self>, span: &Arc<Span>, at: u64) {
         let layout = Layout { len: span.len(), runs: vec![(0, span.blocks())] };
-        if at >= HEAD_BYTES && !foresight::is_begun(&**self, &layout) || !self.foreseen.is_new(span) {
+        if at >= HEAD_BYTES && !prefetch::is_begun(&**self, &layout) || !self.foreseen.is_new(span) {
             return;
         }
         let (copy, number): (_, FileNumber) = (Arc::downgrade(self), span.number());
-        self.keeper.spawn(async move {
-            if let Err(error) = foresight::foresee(copy, number, layout).await {
+        self.background.spawn(async move {
+            if let Err(error) = prefetch::foresee(copy, number, layout).await {
                 tracing::debug!(%error, "what a program will read next of a file is not here yet");
             }
         });

@@ -75,7 +75,7 @@ impl LocalCopy {
             };
             match pulled {
                 // Blocks that cannot be cached can still be read.
-                Err(PullError::Cache(_) | PullError::NoRoom(_)) => {
+                Err(PullError::Cache(_) | PullError::CacheFull(_)) => {
                     return self.read_past_cache(span, range).await;
                 }
                 pulled => pulled?,

@@ -11,7 +11,9 @@ use holdall_core::map::PageCache;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::{Store, StoreError};
 use holdall_core::units::BlockRange;
-use holdall_core::volume::{self, Access, Environment, OpenError, Over, Volume, VolumeDevice, VolumeLimits};
+use holdall_core::volume::{
+    self, Access, Environment, OpenError, TakeOver, Volume, VolumeDevice, VolumeLimits,
+};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -129,7 +131,7 @@ impl World {
     }
 
     pub async fn open(&self, index: usize, store: Arc<dyn Store>) -> Arc<Volume> {
-        self.open_for(index, store, Access::Write { over: Over::Nobody, mounted: false }).await.unwrap()
+        self.open_for(index, store, Access::Write { over: TakeOver::Nobody, mounted: false }).await.unwrap()
     }
 
     pub async fn open_for(

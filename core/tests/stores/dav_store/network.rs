@@ -1,7 +1,7 @@
 //! No answer at all.
 
 use super::*;
-use holdall_core::store::pace::Way;
+use holdall_core::store::pace::Direction;
 
 #[tokio::test]
 async fn silence_and_drips_time_out() {
@@ -11,7 +11,7 @@ async fn silence_and_drips_time_out() {
     });
     // A bandwidth limit extends no time-out, least of all a limit that slows nothing down.
     let limited = Pacer::new();
-    for way in [Way::Up, Way::Down] {
+    for way in [Direction::Up, Direction::Down] {
         limited.set(way, Some(1 << 30));
     }
     for pacer in [Pacer::new(), limited] {

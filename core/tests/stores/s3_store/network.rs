@@ -5,7 +5,7 @@ use super::{NO_DRIP, NO_SILENCE, credentials, limited, parsed, run, store, unrea
 use bytes::Bytes;
 use holdall_core::store::meter::Meter;
 use holdall_core::store::names::DriveNames;
-use holdall_core::store::pace::{Pacer, Way};
+use holdall_core::store::pace::{Direction, Pacer};
 use holdall_core::store::proxy::Proxy;
 use holdall_core::store::s3::Limits;
 use holdall_core::store::s3::S3Store;
@@ -192,7 +192,7 @@ fn silence_times_out() {
 /// One without a limit, and one whose limit slows nothing down, which must extend no time-out.
 fn pacers() -> [Pacer; 2] {
     let limited = Pacer::new();
-    for way in [Way::Up, Way::Down] {
+    for way in [Direction::Up, Direction::Down] {
         limited.set(way, Some(1 << 30));
     }
     [Pacer::new(), limited]

@@ -9,7 +9,7 @@ use super::turn::Turn;
 use super::{FileRemote, NONBLOCKING, Tree};
 use crate::StoreError;
 use crate::file::beneath::Spot;
-use crate::pace::Way;
+use crate::pace::Direction;
 use crate::remote::{Condition, Entry, Kind, Meta, Put, ReadAt, RemoteError, RemotePath};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::fs::File;
@@ -32,7 +32,7 @@ impl FileRemote {
         let mut at = 0;
         while at < put.len {
             let len = PIECE_BYTES.min(put.len - at);
-            self.pacer.pass(Way::Up, len as usize).await;
+            self.pacer.pass(Direction::Up, len as usize).await;
             let (path, content) = (put.path.clone(), put.content.clone());
             let fill = move |tree: &Tree, _: &_| {
                 tree.fill(&path, temporary.file(), &*content, at, len).map(|()| temporary)

@@ -15,26 +15,26 @@ struct Flying {
 
 /// The parts under way.
 #[derive(Clone)]
-pub(super) struct Flights<P> {
+pub(super) struct SingleFlight<P> {
     // Shared with the flights, which take themselves out; held for map operations only.
     flying: Arc<Mutex<BTreeMap<P, Flying>>>,
 }
 
 /// Parts that one caller fetches, until it is dropped.
 pub(super) struct Flight<P: Ord> {
-    flights: Flights<P>,
+    flights: SingleFlight<P>,
     parts: Vec<P>,
     // Dropping it wakes the waiters.
     _landing: watch::Sender<()>,
 }
 
-impl<P> Default for Flights<P> {
+impl<P> Default for SingleFlight<P> {
     fn default() -> Self {
         Self { flying: Arc::default() }
     }
 }
 
-impl<P: Copy + Ord> Flights<P> {
+impl<P: Copy + Ord> SingleFlight<P> {
     /// Splits parts into those that the caller fetches while it keeps the flight, and those that others fetch already.
     pub fn begin(&self, parts: Vec<P>, in_background: bool) -> (Flight<P>, Vec<P>, Vec<watch::Receiver<()>>) {
         let (landing, landed) = watch::channel(());

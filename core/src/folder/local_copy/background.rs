@@ -25,12 +25,12 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The background tasks.
 #[derive(Default)]
-pub(super) struct Keeper {
+pub(super) struct BackgroundTasks {
     // Held to add a task or to take them out.
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Keeper {
+impl BackgroundTasks {
     /// Starts, now that the local copy is there.
     pub fn begin(&self, copy: &Arc<LocalCopy>) {
         self.spawn(keep(Arc::downgrade(copy)));

@@ -34,10 +34,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[error(
     "the cache is full of what has to stay: what waits for upload, metadata, and what is always kept on this computer"
 )]
-pub struct NoRoom;
+pub struct CacheFull;
 
 /// The space of one cache.
-pub struct Room {
+pub struct Admission {
     shared: Arc<Shared>,
     // Held only to take it out.
     task: Mutex<Option<JoinHandle<()>>>,
@@ -86,7 +86,7 @@ impl Drop for LastTurn {
 }
 
 /// Admits a number of bytes while it lives.
-pub struct Admission<'a>(#[allow(dead_code, reason = "it is held")] Counted<'a>);
+pub struct Permit<'a>(#[allow(dead_code, reason = "it is held")] Counted<'a>);
 
 /// Counts bytes for as long as it lives.
 struct Counted<'a> {
@@ -107,13 +107,13 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Drop for Room {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.task.lock().iter().for_each(JoinHandle::abort);
     }
 }
 
-impl Room {
+impl Admission {
     /// Keeps `cache`, whose files lie on `disk`, at `limit` bytes.
     pub(crate) fn start(
         cache: Arc<Cache>,
@@ -164,7 +164,7 @@ impl Room {
     }
 
     /// Waits until `bytes` fit. Refuses if that takes an upload or an unpin first.
-    pub async fn let_in(&self, bytes: u64) -> Result<Admission<'_>, NoRoom> {
+    pub async fn let_in(&self, bytes: u64) -> Result<Permit<'_>, CacheFull> {
         self.shared.let_in(bytes).await
     }
 
@@ -179,7 +179,7 @@ impl Room {
 }
 
 impl Shared {
-    async fn let_in(&self, bytes: u64) -> Result<Admission<'_>, NoRoom> {
+    async fn let_in(&self, bytes: u64) -> Result<Permit<'_>, CacheFull> {
         if let Some(admission) = self.admit(bytes) {
             return Ok(admission);
         }
@@ -191,21 +191,21 @@ impl Shared {
             self.wanted.notify_one();
             // The sender reports a turn at the latest when the task ends.
             let is_over = |turn: &Turn| turn.number > asked_at || turn.number == u64::MAX;
-            let Ok(turn) = turns.wait_for(is_over).await.map(|turn| *turn) else { return Err(NoRoom) };
+            let Ok(turn) = turns.wait_for(is_over).await.map(|turn| *turn) else { return Err(CacheFull) };
             asked_at = turn.number;
             if let Some(admission) = self.admit(bytes) {
                 return Ok(admission);
             }
             // A turn that had begun before may not have known of these bytes.
             if turn.is_stuck && (turn.number > first.saturating_add(1) || turn.number == u64::MAX) {
-                return Err(NoRoom);
+                return Err(CacheFull);
             }
         }
     }
 
-    fn admit(&self, bytes: u64) -> Option<Admission<'_>> {
+    fn admit(&self, bytes: u64) -> Option<Permit<'_>> {
         let limit = self.effective.load(Ordering::Acquire);
-        let admission = Admission(Counted::new(&self.coming, bytes));
+        let admission = Permit(Counted::new(&self.coming, bytes));
         let full = self.used().saturating_add(self.coming.load(Ordering::Acquire));
         if is_high(full, limit) {
             self.wanted.notify_one();

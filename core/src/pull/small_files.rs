@@ -22,12 +22,12 @@ const AROUND: u64 = 256;
 
 /// The small files of one drive that were missed recently.
 #[derive(Debug, Default)]
-pub struct Neighbours {
+pub struct SmallFiles {
     /// Where on the drive each begins.
     recent: VecDeque<u64>,
 }
 
-impl Neighbours {
+impl SmallFiles {
     /// A reader waits for `blocks` of the drive, the first of which is `place`. If they are a small file among others,
     /// returns the blocks around them that will be read too. The range may reach beyond the end of the drive.
     pub fn missed(&mut self, place: FilePlace, blocks: BlockRange) -> Option<BlockRange> {
@@ -62,7 +62,7 @@ mod tests {
 
     /// Copies files of `len` blocks that begin at `starts`. Returns the round trips, and the blocks that were fetched.
     fn copy(starts: impl IntoIterator<Item = u64>, len: u64) -> (usize, usize) {
-        let (mut neighbours, mut local, mut trips) = (Neighbours::default(), BTreeSet::new(), 0);
+        let (mut neighbours, mut local, mut trips) = (SmallFiles::default(), BTreeSet::new(), 0);
         for start in starts {
             let blocks = BlockRange::new(start, len);
             if blocks.iter().all(|block| local.contains(&block)) {
@@ -91,7 +91,7 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(2);
         let (trips, fetched) = copy((0..500).map(|_| rng.random_range(0..100_000_000_u64) * 8), 5);
         assert_eq!((trips, fetched), (500, 2500));
-        let mut neighbours = Neighbours::default();
+        let mut neighbours = SmallFiles::default();
         for number in 0..100 {
             let place = |end| FilePlace { file: FileNumber(number as u32 + 20), at: 0, end };
             assert_eq!(neighbours.missed(place(40), BlockRange::new(number * 40, 4)), None);

@@ -59,7 +59,7 @@ impl Latest {
 }
 
 /// Saves `drive.json` after each commit.
-pub(super) struct Rememberer {
+pub(super) struct VersionRecorder {
     state: Arc<dyn Disk>,
     latest: watch::Sender<Latest>,
     sealer: Arc<Sealer>,
@@ -68,7 +68,7 @@ pub(super) struct Rememberer {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Rememberer {
+impl VersionRecorder {
     /// Continues from `local`, which was just saved.
     pub fn start(state: Arc<dyn Disk>, sealer: Arc<Sealer>, local: Local) -> Arc<Self> {
         let saved = watch::Sender::new(Saved::of(&local));
@@ -98,7 +98,7 @@ impl Rememberer {
 }
 
 #[async_trait]
-impl Remembers for Rememberer {
+impl Remembers for VersionRecorder {
     fn committed(&self, head: &Head, root: &Root) {
         self.latest.send_modify(|Latest { local, seen }| {
             let base = base_of(head, root, local);
@@ -122,7 +122,7 @@ impl Remembers for Rememberer {
     }
 }
 
-impl Drop for Rememberer {
+impl Drop for VersionRecorder {
     fn drop(&mut self) {
         if let Some(task) = &*self.task.lock() {
             task.abort();

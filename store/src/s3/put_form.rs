@@ -7,14 +7,14 @@
 
 /// How a put is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct PutForm {
     /// With the put's condition, if it has one.
     pub condition: bool,
     /// With Content-MD5.
     pub digest: bool,
 }
 
-impl Way {
+impl PutForm {
     /// The way that most servers accept.
     pub(super) const USUAL: Self = Self { condition: true, digest: false };
 
@@ -48,32 +48,32 @@ mod tests {
 
     #[test]
     fn a_refused_put_is_tried_in_another_way() {
-        const PLAIN: Way = Way { condition: false, digest: false };
-        const DIGEST: Way = Way { condition: true, digest: true };
-        const BOTH: Way = Way { condition: false, digest: true };
-        let next = |way: Way, conditional, status, code: &str| {
+        const PLAIN: PutForm = PutForm { condition: false, digest: false };
+        const DIGEST: PutForm = PutForm { condition: true, digest: true };
+        const BOTH: PutForm = PutForm { condition: false, digest: true };
+        let next = |way: PutForm, conditional, status, code: &str| {
             way.next(conditional, status, Some(code).filter(|code| !code.is_empty()))
         };
         for (way, conditional, status, code, wanted) in [
-            (Way::USUAL, true, 501, "NotImplemented", Some(PLAIN)),
-            (Way::USUAL, true, 501, "", Some(PLAIN)),
-            (Way::USUAL, true, 400, "NotImplemented", Some(PLAIN)),
-            (Way::USUAL, true, 400, "", Some(PLAIN)),
-            (Way::USUAL, true, 400, "InvalidRequest", Some(DIGEST)),
+            (PutForm::USUAL, true, 501, "NotImplemented", Some(PLAIN)),
+            (PutForm::USUAL, true, 501, "", Some(PLAIN)),
+            (PutForm::USUAL, true, 400, "NotImplemented", Some(PLAIN)),
+            (PutForm::USUAL, true, 400, "", Some(PLAIN)),
+            (PutForm::USUAL, true, 400, "InvalidRequest", Some(DIGEST)),
             (DIGEST, true, 400, "InvalidRequest", Some(BOTH)),
             (DIGEST, true, 501, "NotImplemented", Some(BOTH)),
             (BOTH, true, 400, "InvalidRequest", None),
-            (Way::USUAL, false, 400, "InvalidRequest", Some(DIGEST)),
+            (PutForm::USUAL, false, 400, "InvalidRequest", Some(DIGEST)),
             (PLAIN, true, 400, "MissingContentMD5", Some(BOTH)),
             // No other way is left, or the refusal has another reason.
-            (Way::USUAL, false, 501, "NotImplemented", None),
+            (PutForm::USUAL, false, 501, "NotImplemented", None),
             (PLAIN, true, 501, "NotImplemented", None),
-            (Way::USUAL, true, 412, "PreconditionFailed", None),
-            (Way::USUAL, true, 403, "AccessDenied", None),
-            (Way::USUAL, true, 400, "ExpiredToken", None),
-            (Way::USUAL, true, 400, "RequestTimeout", None),
-            (Way::USUAL, true, 409, "ConditionalRequestConflict", None),
-            (Way::USUAL, true, 503, "SlowDown", None),
+            (PutForm::USUAL, true, 412, "PreconditionFailed", None),
+            (PutForm::USUAL, true, 403, "AccessDenied", None),
+            (PutForm::USUAL, true, 400, "ExpiredToken", None),
+            (PutForm::USUAL, true, 400, "RequestTimeout", None),
+            (PutForm::USUAL, true, 409, "ConditionalRequestConflict", None),
+            (PutForm::USUAL, true, 503, "SlowDown", None),
         ] {
             assert_eq!(next(way, conditional, status, code), wanted, "{way:?} {conditional} {status} {code}");
         }
@@ -81,22 +81,22 @@ mod tests {
 
     #[test]
     fn a_put_that_began_before_unlearns_nothing() {
-        let mut way = Way::USUAL;
+        let mut way = PutForm::USUAL;
         for taken in [
-            Way { condition: false, digest: false },
-            Way::USUAL,
-            Way { condition: true, digest: true },
-            Way::USUAL,
+            PutForm { condition: false, digest: false },
+            PutForm::USUAL,
+            PutForm { condition: true, digest: true },
+            PutForm::USUAL,
         ] {
             way.learn(taken);
         }
-        assert_eq!(way, Way { condition: false, digest: true });
+        assert_eq!(way, PutForm { condition: false, digest: true });
     }
 
     #[test]
     fn trying_ends() {
         for code in ["InvalidRequest", "NotImplemented", "MissingContentMD5", ""] {
-            let mut way = Some(Way::USUAL);
+            let mut way = Some(PutForm::USUAL);
             for _ in 0..3 {
                 way = way.and_then(|way| way.next(true, 400, Some(code)));
             }

@@ -3,13 +3,13 @@
 
 use super::Volume;
 use super::kept;
+use crate::admission::CacheFull;
 use crate::bitmap::Bitmap;
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::ext4::{InodeNumber, Kind, Limits, Walk};
-use crate::pull::foresight::{self, LocalBlocks};
+use crate::pull::prefetch::{self, LocalBlocks};
 use crate::pull::{Class, FileNumber, FilePlace, Files, PullError};
-use crate::room::NoRoom;
 use crate::units::{BLOCK_BYTES, BlockRange, portions};
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ const MISSES_MAX: usize = 64;
 const FILES_REMEMBERED: usize = 256;
 
 /// Follows a drive's file system while the drive is open.
-pub(super) struct Survey {
+pub(super) struct MetadataTracker {
     /// Blocks for which a reader had to wait.
     misses: mpsc::Sender<BlockRange>,
     /// Whether all metadata is local that is known and for which the cache has space. True if there is none.
@@ -75,7 +75,7 @@ struct Needs {
 /// A survey before it begins: it needs the volume, and the volume has its survey.
 pub(super) struct Beginning(Option<(Running, mpsc::Receiver<BlockRange>)>);
 
-impl Survey {
+impl MetadataTracker {
     /// Prepares a survey, with a cache of `limit_bytes` at most. `disk` has the notes of the last opening.
     pub fn new(size_blocks: u64, cache: &Cache, disk: Arc<dyn Disk>, limit_bytes: u64) -> (Self, Beginning) {
         let (misses, missed) = mpsc::channel(MISSES_MAX);
@@ -198,7 +198,7 @@ impl Survey {
     }
 }
 
-impl Drop for Survey {
+impl Drop for MetadataTracker {
     fn drop(&mut self) {
         self.task.lock().iter().for_each(JoinHandle::abort);
     }
@@ -334,7 +334,7 @@ impl Running {
             }
             if self.walk.write().wanted() == wanted {
                 // None of it could be read: it is tried again later.
-                return Some(outcome.and(Err(PullError::NoRoom(NoRoom))));
+                return Some(outcome.and(Err(PullError::CacheFull(CacheFull))));
             }
         }
     }
@@ -511,8 +511,8 @@ impl Running {
             return;
         }
         let (Some(runs), Some(len)) = (walk.runs_of(inode), walk.size_of(inode)) else { return };
-        let layout = foresight::Layout { len, runs };
-        let is_begun = || self.volume.upgrade().is_some_and(|volume| foresight::is_begun(&*volume, &layout));
+        let layout = prefetch::Layout { len, runs };
+        let is_begun = || self.volume.upgrade().is_some_and(|volume| prefetch::is_begun(&*volume, &layout));
         if at * BLOCK_BYTES >= crate::formats::HEAD_BYTES && !is_begun() {
             return;
         }
@@ -523,7 +523,7 @@ impl Running {
         self.seen.push_back((inode, Instant::now()));
         let volume = self.volume.clone();
         self.foreseeing.spawn(async move {
-            if let Err(error) = foresight::foresee(volume, FileNumber(inode.0), layout).await {
+            if let Err(error) = prefetch::foresee(volume, FileNumber(inode.0), layout).await {
                 tracing::debug!(%error, "what a program will read next of a file is not here yet");
             }
         });

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Sends no requests to a store that asked to be left alone. Each caller gets at once the answer that the first one got.
 ///
 /// Requests that are already on their way continue.
-pub struct Heeding {
+pub struct RetryAfter {
     store: Arc<dyn Store>,
     // Held to read or note it.
     told: Mutex<Option<Told>>,
@@ -24,7 +24,7 @@ struct Told {
     reason: String,
 }
 
-impl Heeding {
+impl RetryAfter {
     /// Wraps `store`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, told: Mutex::default() }
@@ -59,7 +59,7 @@ impl Heeding {
 }
 
 #[async_trait]
-impl Store for Heeding {
+impl Store for RetryAfter {
     async fn get(&self, name: &str, range: Option<Range<u64>>) -> Result<Fetched, StoreError> {
         self.ask(self.store.get(name, range)).await
     }
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn all_callers_hear_that_the_store_is_busy() {
         let busy = Arc::new(Busy::default());
-        let store = Heeding::new(busy.clone());
+        let store = RetryAfter::new(busy.clone());
         assert!(store.put("x", Bytes::new(), When::Always).await.is_err());
         tokio::time::sleep(Duration::from_secs(20)).await;
         let told = [

@@ -1,9 +1,9 @@
 //! The keeper: syncs the journal regularly, applies durable records to the cache, makes the cache durable, and frees journal space.
 
+use crate::admission::{Admission, CacheFull};
 use crate::cache::Cache;
 use crate::journal::{Journal, Operation, Progress, Record};
 use crate::planted::{self, Bug};
-use crate::room::{NoRoom, Room};
 use crate::units::Lsn;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const SPACE_WANTED: u64 = 500;
 const SPACE_SCARCE: u64 = 700;
 
 /// The background task, and what it publishes.
-pub(super) struct Keeper {
+pub(super) struct Applier {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
     // Held to take them out.
@@ -45,7 +45,7 @@ struct Shared {
 struct Work {
     journal: Arc<Journal>,
     cache: Arc<Cache>,
-    room: Arc<Room>,
+    room: Arc<Admission>,
     /// The last record in the store, in a version that is remembered here; none if nothing is pushed.
     committed: Arc<dyn Fn() -> Option<Lsn> + Send + Sync>,
     applied_durable: Arc<AtomicU64>,
@@ -54,11 +54,11 @@ struct Work {
     persisted_at: Instant,
 }
 
-impl Keeper {
+impl Applier {
     pub fn start(
         journal: Arc<Journal>,
         cache: Arc<Cache>,
-        room: Arc<Room>,
+        room: Arc<Admission>,
         committed: impl Fn() -> Option<Lsn> + Send + Sync + 'static,
         is_stuck: impl Fn() -> bool + Send + Sync + 'static,
         applied: Lsn,
@@ -108,7 +108,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Applier {
     fn drop(&mut self) {
         self.others.lock().iter().for_each(JoinHandle::abort);
         if let Some(work) = &*self.work.lock() {
@@ -217,7 +217,7 @@ impl Work {
 pub(super) async fn apply(
     journal: &Journal,
     cache: &Cache,
-    room: &Room,
+    room: &Admission,
     in_store: Lsn,
     upto: Lsn,
 ) -> Result<Lsn, String> {
@@ -234,7 +234,7 @@ pub(super) async fn apply(
             // The first record alone, or its group.
             let first = records[0].lsn;
             records.truncate(records.partition_point(|record| record.lsn == first));
-            admission = if new_bytes(cache, &records)? == 0 { Ok(None) } else { Err(NoRoom) };
+            admission = if new_bytes(cache, &records)? == 0 { Ok(None) } else { Err(CacheFull) };
         }
         let (first, last) = (records[0].lsn, records.last().map_or(upto, |record| record.lsn));
         match admission {
@@ -242,7 +242,7 @@ pub(super) async fn apply(
                 let applied = cache.apply(&records).await;
                 applied.map_err(|error| format!("the cache cannot be written: {error}"))?;
             }
-            Err(NoRoom) => {
+            Err(CacheFull) => {
                 let is_due = first <= in_store && journal.space().per_mille() >= SPACE_WANTED;
                 if !is_due || !let_go_of(cache, &records).await? {
                     return Ok(first.prev());
