@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod activity;
 mod awake;
+mod devices;
 mod diagnostics;
 mod directories;
 mod doctor;
@@ -193,6 +194,10 @@ async fn serve_in(paths: &Paths) -> Result<ExitCode, Box<dyn std::error::Error>>
     tokio::spawn(drives.clone().wait_where_told());
     tokio::spawn(drives.clone().follow_mounts());
     tokio::spawn(drives.clone().follow_keeper());
+    tokio::spawn({
+        let drives = drives.clone();
+        async move { drives.devices().begin().await }
+    });
     tokio::spawn({
         let drives = drives.clone();
         async move { drives.web().resume(drives.clone()).await }

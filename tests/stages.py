@@ -52,6 +52,9 @@ RANDOM_MOMENTS = re.compile(r"kill|power|crash|moment|fight|race")
 # The seeds of one run of the simulations. The first one is derived from the commit, so different commits cover different seeds.
 SEEDS = {"HOLDALL_SEEDS": "100000" if LONG else "1000"}
 ROT = {"HOLDALL_SEEDS": "4000"} if LONG else {}
+# Lives of folders on real servers take some 20 seconds each; fsx does some thousand operations a second.
+LIVES = {"HOLDALL_SEEDS": "40"} if LONG else {}
+FSX = {"HOLDALL_FSX_OPERATIONS": "1000000"} if LONG else {}
 
 
 @dataclass
@@ -112,6 +115,8 @@ def test_stages(binaries):
         ("command line", ("cli", "test", "cli"), "waiting", {}, [threads(4)]),
         ("attach", (".", "test", "attach"), "waiting", {}, [threads(2)]),
         ("nbd", ("nbd", "test", "nbd"), "waiting", {}, [threads(3)]),
+        ("folders on servers", (".", "test", "folders"), "folders", LIVES, [threads(2)]),
+        ("folders", ("fuse", "test", "folder"), "processor", FSX, []),
     ]
     stages = []
     for name, program, lane, environment, arguments in named:

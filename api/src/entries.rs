@@ -1,4 +1,4 @@
-//! The contents of a directory of a drive, and how much of it is on this device.
+//! The contents of a directory of a drive or folder, and how much of it is on this device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDirectory {
-    /// Its path relative to the drive's root; the root is "." or empty.
+    /// Its path relative to the root of the drive or folder; the root is "." or empty.
     #[serde(default)]
     pub path: String,
 }
@@ -19,7 +19,7 @@ pub struct DirectoryEntry {
     pub name: String,
     /// Its kind.
     pub kind: EntryKind,
-    /// Bytes that a file takes on the drive; 0 for a directory, because its contents are not read.
+    /// Bytes of a file; 0 for a directory, because its contents are not read.
     pub bytes: u64,
     /// How many of these bytes are on this device.
     pub local_bytes: u64,
@@ -52,4 +52,8 @@ pub enum EntryState {
     AlwaysKeep,
     /// Some of it is here, or pinned.
     Partly,
+    /// It is here, and its changes are not uploaded yet.
+    Waiting,
+    /// Two programs have changed it: both versions are kept until a person has settled it.
+    Conflict,
 }

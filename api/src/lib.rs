@@ -19,6 +19,7 @@ use std::time::Duration;
 
 mod action;
 mod activity;
+mod devices;
 mod diagnostics;
 mod directories;
 mod drive;
@@ -36,6 +37,7 @@ pub mod words;
 
 pub use action::*;
 pub use activity::*;
+pub use devices::*;
 pub use diagnostics::*;
 pub use directories::*;
 pub use drive::*;

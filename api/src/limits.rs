@@ -13,10 +13,10 @@ pub struct Limits {
     pub down_bytes_per_s: Option<u64>,
     /// Bytes of cache for each drive; `null` for half of the disk space that would be free without the cache.
     pub cache_bytes: Option<u64>,
-    /// Bytes of cache for all drives together, including closed ones; `null` for no limit.
+    /// Bytes of cache for all drives and folders together, including closed ones; `null` for no limit.
     #[serde(default)]
     pub cache_total_bytes: Option<u64>,
-    /// Bytes of cache for drives with a limit of their own.
+    /// Bytes of cache for drives and folders with a limit of their own.
     #[serde(default)]
     pub cache_of: BTreeMap<String, u64>,
     /// How to treat programs that read the beginnings of one file after another.
@@ -143,10 +143,10 @@ pub struct SetLimits {
     /// Bytes of cache for each drive; 0 removes the limit, so that it is half of the disk again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_bytes: Option<u64>,
-    /// The drive for which `cache_bytes` is; if left out, it is for each drive without a limit of its own.
+    /// The drive or folder for which `cache_bytes` is; if left out, it is for each drive without a limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// Bytes of cache for all drives together; 0 removes the limit.
+    /// Bytes of cache for all drives and folders together; 0 removes the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_total_bytes: Option<u64>,
     /// How to treat programs that read the beginnings of one file after another.

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Always keeps files on this device: those at and below paths, or a whole drive. Files that are added below a path later are kept too.
+/// Always keeps files on this device: those at and below paths, or a whole drive or folder. Files that are added below a path later are kept too.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinPaths {
-    /// Absolute paths on mounted drives ...
+    /// Absolute paths on mounted drives and folders ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// ... or the name of a drive.
+    /// ... or the name of a drive or folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
     /// Only report what would be pinned.
@@ -28,18 +28,18 @@ pub struct PinPaths {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedPaths {
-    /// Absolute paths on mounted drives ...
+    /// Absolute paths on mounted drives and folders ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// ... or the name of a drive.
+    /// ... or the name of a drive or folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
 }
 
-/// What is always kept on this device: a path, or a whole drive. Figures of a closed drive are the last known ones, or 0.
+/// What is always kept on this device: a path, or a whole drive or folder. Figures of a closed one are the last known ones, or 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pin {
-    /// The drive's name on this device.
+    /// The name of the drive or folder on this device.
     pub drive: String,
     /// Its path relative to the drive's root, which is "."; null for the whole drive.
     pub path: Option<String>,

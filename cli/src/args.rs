@@ -4,12 +4,14 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
+pub mod device;
 pub mod drive;
 pub mod folder;
 pub mod pins;
 pub mod quiet;
 pub mod store;
 
+use device::DeviceCommand;
 use drive::DriveCommand;
 use folder::FolderCommand;
 use store::StoreCommand;
@@ -93,6 +95,9 @@ pub enum Command {
         #[arg(value_parser = drive::name)]
         name: Option<String>,
     },
+    /// Pair computers, and list and unpair them
+    #[command(subcommand, after_help = device::EXAMPLES)]
+    Device(DeviceCommand),
     /// Log in to stores, and test them
     #[command(subcommand, after_help = store::EXAMPLES)]
     Store(StoreCommand),
@@ -224,13 +229,13 @@ pub struct LimitsArguments {
     /// Most bytes per second from stores
     #[arg(long, value_name = "RATE")]
     pub down: Option<Rate>,
-    /// Most disk space for the cache of each drive, such as 20G; auto is half of the disk
+    /// Most disk space for the cache of each drive and folder, such as 20G; auto is half of the disk
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<CacheSize>,
-    /// Set --cache for this drive only; auto makes it follow the limit for all drives again
+    /// Set --cache for this drive or folder only; auto makes it follow the limit for all of them again
     #[arg(long, value_name = "NAME", requires = "cache", value_parser = drive::name)]
     pub drive: Option<String>,
-    /// Most disk space for the caches of all drives together, open or closed; auto removes the limit
+    /// Most disk space for the caches of all drives and folders together, open or closed; auto removes the limit
     #[arg(long, value_name = "SIZE")]
     pub cache_total: Option<CacheSize>,
     /// How to serve programs that read the beginnings of one file after another, such as indexers

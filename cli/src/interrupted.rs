@@ -2,6 +2,7 @@
 
 use crate::api::{Action, Actions, Progress, Unit};
 use crate::args::Command;
+use crate::args::device::DeviceCommand;
 use crate::args::drive::{DriveCommand, ForkCommand, ReplicaCommand, SnapshotCommand};
 use crate::args::folder::FolderCommand;
 use crate::args::store::StoreCommand;
@@ -89,6 +90,18 @@ fn left(command: &Command) -> (&'static str, Actions) {
         Command::Open(_) | Command::Close(_) | Command::Ls { .. } => {
             unreachable!("short forms are written out first")
         }
+        Command::Device(DeviceCommand::Name { new: None } | DeviceCommand::List) => return nothing_done(),
+        Command::Device(DeviceCommand::Pair(_)) => {
+            return (
+                "The pairing ends within 15 seconds, unless both computers had confirmed it.",
+                "See the paired devices: holdall device list.".into(),
+            );
+        }
+        Command::Device(
+            DeviceCommand::Name { new: Some(_) }
+            | DeviceCommand::Unpair { .. }
+            | DeviceCommand::Listen { .. },
+        ) => return (DONE_ALREADY, "See the paired devices: holdall device list.".into()),
         Command::Store(StoreCommand::Login(_) | StoreCommand::Logout { .. }) => {
             return (DONE_ALREADY, Action::ListLogins.into());
         }

@@ -25,6 +25,7 @@ mod activity;
 pub mod args;
 mod client;
 mod credentials;
+mod device;
 mod diagnostics;
 mod drive;
 mod events;
@@ -86,6 +87,7 @@ fn run(arguments: &Arguments, output: Output, progress: &Reporter) -> Result<End
         | Command::Close(_)
         | Command::Ls { .. }
         | Command::Folder(_)
+        | Command::Device(_)
         | Command::Store(_)
         | Command::Limits(_)
         | Command::Pin(_)
@@ -139,6 +141,7 @@ async fn dispatch(
     match &arguments.command {
         Command::Drive(command) => drive::run(command, &session).await,
         Command::Folder(command) => folder::run(command, &session).await,
+        Command::Device(command) => device::run(command, &session).await,
         Command::Store(command) => store::run(command, &session).await,
         Command::Limits(arguments) => limits::run(arguments, &session).await,
         Command::Pin(pin) => pins::pin(pin, &session).await,

@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use std::time::Duration;
 
+pub mod devices;
 pub mod folder;
 pub mod map;
 pub mod pins;

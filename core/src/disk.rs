@@ -73,6 +73,15 @@ pub trait DiskFile: Send + std::marker::Sync + 'static {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Truncates, or extends with a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Takes the space of the range, which may lie behind the end. Bytes and length stay.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the file system cannot do that.
+    fn reserve(&self, range: Range<u64>) -> io::Result<()> {
+        let _ = range;
+        Err(ErrorKind::Unsupported.into())
+    }
     /// Makes the range read as zeros and frees its space. Never extends the file.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
     /// Makes data durable (fdatasync). After an error, nothing written since the last success can be trusted: the kernel

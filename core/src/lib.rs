@@ -21,6 +21,7 @@ pub mod folder;
 pub mod fork;
 pub mod format;
 pub mod formats;
+pub mod grant;
 pub mod heads;
 pub mod journal;
 pub mod keys;

@@ -71,6 +71,26 @@ pub enum Bug {
     WrittenFileUploaded,
     /// What a listing did not show is deleted at once, however much it is.
     DeletionsNotHeld,
+    /// A request that the kernel sends again after a kill is done again.
+    RequestDoneTwice,
+    /// The map of a file that is partly the remote's becomes durable before the bytes that it stands for.
+    MapBeforeBytes,
+    /// What was cut off a file that is partly the remote's comes back when the file grows.
+    CutBytesComeBack,
+    /// A device replays the journal of a drive that it has handed over.
+    HandedJournalReplayed,
+    /// HEAD gives the drive away before this device has noted that durably.
+    ReleasedAfterTheSwap,
+    /// Two puts of one grant cannot be recognised as the same.
+    GrantWithFreshNonce,
+    /// The first commit after a hand-over does not say that it contains the other device's journal.
+    FirstCommitWithoutLineage,
+    /// Writes go through after the drive was handed over.
+    GateOpenedAfterRelease,
+    /// Blocks of a hand-over are acknowledged before they are durable.
+    ImportAcknowledgedBeforeSync,
+    /// Blocks that were taken for a round are forgotten before the round is acknowledged.
+    RoundForgottenBeforeItsAnswer,
     /// The leecher of a migration acknowledges the last delta before it is durable.
     DeltaAckedBeforeSync,
     /// The seeder swaps HEAD before its record says that the drive is released.
@@ -93,6 +113,17 @@ pub enum Bug {
     CancelledAfterAck,
 }
 
+/// Bugs of hand-overs, which the lives of a hand-over find (`core/tests/engine/handover`).
+pub const OF_HANDOVERS: [Bug; 7] = [
+    Bug::HandedJournalReplayed,
+    Bug::ReleasedAfterTheSwap,
+    Bug::GrantWithFreshNonce,
+    Bug::FirstCommitWithoutLineage,
+    Bug::GateOpenedAfterRelease,
+    Bug::ImportAcknowledgedBeforeSync,
+    Bug::RoundForgottenBeforeItsAnswer,
+];
+
 /// Bugs of migrations, which the simulation of two devices finds.
 pub const OF_MIGRATIONS: [Bug; 10] = [
     Bug::DeltaAckedBeforeSync,
@@ -108,7 +139,7 @@ pub const OF_MIGRATIONS: [Bug; 10] = [
 ];
 
 /// Bugs of folders, which the random lives of a folder find.
-pub const OF_FOLDERS: [Bug; 7] = [
+pub const OF_FOLDERS: [Bug; 10] = [
     Bug::CutListingBelieved,
     Bug::RecordBeforeBytes,
     Bug::RenameBeforeBytes,
@@ -116,6 +147,9 @@ pub const OF_FOLDERS: [Bug; 7] = [
     Bug::VersionByLength,
     Bug::WrittenFileUploaded,
     Bug::DeletionsNotHeld,
+    Bug::RequestDoneTwice,
+    Bug::MapBeforeBytes,
+    Bug::CutBytesComeBack,
 ];
 
 /// Bugs of watched directories, which their random lives find.

@@ -74,6 +74,8 @@ async fn environment(remote: &Path, state: &Path, has_outlived: bool) -> Result<
         folder: Uuid::from_u128(8),
         remote: Arc::new(FileRemote::open(remote, options).await?),
         cache_bytes: 1 << 30,
+        whole_up_to: 16 << 20,
+        device: uuid::Uuid::from_u128(7),
         device_name: "laptop".into(),
         read_only: None,
         has_outlived,

@@ -27,7 +27,8 @@ pub struct Target {
 use holdall_api as api;
 use holdall_core::store::StoreError;
 use targets::{
-    claims, credentials, dav, ext4, files, formats, keys, local, migrate, nbd, root_rights, s3, text, wire,
+    claims, credentials, dav, ext4, files, formats, keys, local, migrate, nbd, peer, root_rights, s3, text,
+    wire,
 };
 
 pub use targets::local::journal_records;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
         memory_bytes: 64 * MIB,
     },
     Target { name: "bitmap", run: local::bitmap, seeds: local::bitmap_seeds, memory_bytes: 16 * MIB },
+    Target { name: "import", run: local::import, seeds: local::import_seeds, memory_bytes: 64 * MIB },
     Target {
         name: "migration_record",
         run: migrate::record,
@@ -90,6 +92,7 @@ pub const TARGETS: &[Target] = &[
     // The bytes that it examines at once, and the input itself.
     Target { name: "files", run: files::files, seeds: files::file_seeds, memory_bytes: MIB },
     Target { name: "text", run: text::text, seeds: text::seeds, memory_bytes: MIB },
+    Target { name: "peer_frame", run: peer::frames, seeds: peer::frame_seeds, memory_bytes: MIB },
     Target { name: "claim_names", run: claims::names, seeds: claims::name_seeds, memory_bytes: MIB },
     Target { name: "s3_refusals", run: s3::refusals, seeds: s3::refusal_seeds, memory_bytes: MIB },
     // Many resources of few letters each.

@@ -11,6 +11,7 @@ pub mod keys;
 pub mod local;
 pub mod migrate;
 pub mod nbd;
+pub mod peer;
 pub mod root_rights;
 pub mod s3;
 pub mod text;

@@ -6,6 +6,7 @@
 
 pub mod advice;
 mod card;
+mod folder;
 mod model;
 pub mod notices;
 mod overview;

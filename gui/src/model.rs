@@ -1,9 +1,9 @@
-//! The state of all drives, and their rates.
+//! The state of all drives and folders, and their rates.
 
 use crate::card::{self, Card, Done, Moving};
 use crate::overview::{self, Overview};
 use crate::rates::Meter;
-use holdall_api::{DriveStatus, Event, PinState};
+use holdall_api::{DriveStatus, Event, FolderStatus, PinState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ pub struct Now(
     pub Duration,
 );
 
-/// The state of all drives.
+/// The state of all drives and folders.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     drives: BTreeMap<String, Seen>,
+    folders: BTreeMap<String, FolderStatus>,
     paused_until: Option<String>,
     most: Most,
 }
@@ -49,13 +50,18 @@ impl Model {
     pub fn apply(&mut self, now: Now, event: Event) {
         match event {
             Event::Drive(status) => self.drive(now, *status),
-            Event::Removed { name } => drop(self.drives.remove(&name)),
-            Event::Folder(_) | Event::Activity(_) | Event::Notice { .. } => {}
+            Event::Folder(status) => drop(self.folders.insert(status.name.clone(), *status)),
+            Event::Removed { name } => {
+                self.drives.remove(&name);
+                self.folders.remove(&name);
+            }
+            Event::Activity(_) | Event::Notice { .. } => {}
         }
     }
 
-    /// Forgets drives that are not wanted.
+    /// Forgets drives and folders that are not wanted.
     pub fn keep_only(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.folders.retain(|name, _| is_wanted(name));
         self.drives.retain(|name, _| is_wanted(name));
     }
 
@@ -85,7 +91,8 @@ impl Model {
     pub fn overview(&self) -> Overview {
         let cards = self.drives.values().map(|seen| seen.card(self.most)).collect();
         let statuses: Vec<_> = self.drives.values().map(|seen| &seen.status).collect();
-        overview::overview(cards, &statuses, self.paused_until.clone())
+        let folders = self.folders.values().cloned().collect();
+        overview::overview(cards, &statuses, folders, self.paused_until.clone())
     }
 }
 

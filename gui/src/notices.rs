@@ -4,7 +4,7 @@
 
 use crate::card::{needs_person, reason};
 use crate::texts::{counted, said, text};
-use holdall_api::{DriveState, DriveStatus, PinState};
+use holdall_api::{DriveState, DriveStatus, FolderStatus, PinState};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct Notice {
 #[derive(Debug, Default)]
 pub struct Notices {
     seen: BTreeMap<String, Before>,
+    /// Which of them are folders.
+    folders: BTreeSet<String>,
     /// For each kind: when the first of them came, and the drives that they are about, each with its text.
     waiting: BTreeMap<Kind, (Duration, Vec<(String, String)>)>,
     /// For each server that is away: since when, and whether that was shown.
@@ -59,7 +61,12 @@ pub struct Notices {
 #[derive(Debug)]
 struct Before {
     needs_person: bool,
+    /// Forks of a drive, or conflicts of a folder.
     forks: usize,
+    /// Deletions that a folder holds.
+    held: u64,
+    /// Uploads of a folder that failed.
+    failed: u64,
     server: Option<String>,
     /// Pins that were not complete.
     incomplete: BTreeSet<Option<String>>,
@@ -71,8 +78,14 @@ impl Notices {
         let server = (status.state == DriveState::Offline).then(|| server(&status.store));
         let incomplete =
             status.pins.iter().filter(|pin| !pin.is_ready()).map(|pin| pin.path.clone()).collect();
-        let next =
-            Before { needs_person: needs_person(status), forks: status.forks.len(), server, incomplete };
+        let next = Before {
+            needs_person: needs_person(status),
+            forks: status.forks.len(),
+            held: 0,
+            failed: 0,
+            server,
+            incomplete,
+        };
         let before = self.seen.insert(status.name.clone(), next);
         let next = &self.seen[&status.name];
         let mut news = Vec::new();
@@ -91,30 +104,72 @@ impl Notices {
                 news.push((Kind::PinComplete, said("notice.pin.body", &[("path", &path)])));
             }
         }
-        for (kind, body) in news {
-            let (_, about) = self.waiting.entry(kind).or_insert((now, Vec::new()));
-            about.retain(|(drive, text)| (drive, text) != (&status.name, &body));
-            about.push((status.name.clone(), body));
-        }
+        self.wait_with(now, &status.name, news);
         self.look_at_servers(now);
     }
 
-    /// Forgets a drive.
+    /// Takes a folder's current state. For a folder seen for the first time, the only news is that it needs a person.
+    pub fn see_folder(&mut self, now: Duration, status: &FolderStatus) {
+        let server = (status.state == DriveState::Offline).then(|| server(&status.url));
+        let next = Before {
+            needs_person: status.state == DriveState::NeedsAttention,
+            forks: usize::try_from(status.conflicts).unwrap_or(usize::MAX),
+            held: status.held_deletions,
+            failed: status.queue.failed,
+            server,
+            incomplete: BTreeSet::new(),
+        };
+        self.folders.insert(status.name.clone());
+        let before = self.seen.insert(status.name.clone(), next);
+        let next = &self.seen[&status.name];
+        let was = |of: fn(&Before) -> u64| before.as_ref().map(of);
+        let mut news = Vec::new();
+        let conflicts =
+            was(|before| before.forks as u64).map_or(0, |was| status.conflicts.saturating_sub(was));
+        if conflicts > 0 {
+            news.push((Kind::Conflict, counted("notice.folder.conflict", conflicts, &[])));
+        }
+        if next.held > was(|before| before.held).unwrap_or(0) {
+            news.push((Kind::Attention, counted("notice.folder.deletions", next.held, &[])));
+        } else if next.failed > was(|before| before.failed).unwrap_or(next.failed) {
+            news.push((Kind::Attention, counted("notice.folder.failed", next.failed, &[])));
+        } else if next.needs_person && !before.as_ref().is_some_and(|before| before.needs_person) {
+            let reason =
+                status.reason.as_deref().map(|reason| crate::words::sentence(reason, &[&status.name]));
+            news.push((Kind::Attention, reason.unwrap_or_else(|| text("notice.attention.body"))));
+        }
+        self.wait_with(now, &status.name, news);
+        self.look_at_servers(now);
+    }
+
+    fn wait_with(&mut self, now: Duration, name: &str, news: Vec<(Kind, String)>) {
+        for (kind, body) in news {
+            let (_, about) = self.waiting.entry(kind).or_insert((now, Vec::new()));
+            about.retain(|(drive, text)| (drive.as_str(), text) != (name, &body));
+            about.push((name.to_owned(), body));
+        }
+    }
+
+    /// Forgets a drive or folder.
     pub fn forget(&mut self, name: &str) {
         self.seen.remove(name);
+        self.folders.remove(name);
     }
 
     /// The notices to show now.
     pub fn take(&mut self, now: Duration) -> Vec<Notice> {
         self.look_at_servers(now);
+        let folders = self.folders.clone();
         let due: Vec<_> = self
             .waiting
             .iter()
             .filter(|(_, (since, _))| now.saturating_sub(*since) >= TOGETHER)
             .map(|(kind, _)| *kind)
             .collect();
-        let mut notices: Vec<_> =
-            due.into_iter().filter_map(|kind| Some(told(kind, self.waiting.remove(&kind)?.1))).collect();
+        let mut notices: Vec<_> = due
+            .into_iter()
+            .filter_map(|kind| Some(told(kind, self.waiting.remove(&kind)?.1, &folders)))
+            .collect();
         notices.extend(self.servers(now));
         notices
     }
@@ -145,13 +200,16 @@ impl Notices {
     }
 }
 
-fn told(kind: Kind, about: Vec<(String, String)>) -> Notice {
+fn told(kind: Kind, about: Vec<(String, String)>, folders: &BTreeSet<String>) -> Notice {
+    let is_of_folders = about.iter().any(|(name, _)| folders.contains(name));
     let drives: BTreeSet<_> = about.iter().map(|(drive, _)| drive.as_str()).collect();
     let drive = (drives.len() == 1).then(|| about[0].0.clone());
     let name = drive.clone().unwrap_or_default();
     let count = if kind == Kind::PinComplete { about.len() } else { drives.len() } as u64;
     let key = match kind {
+        Kind::Attention if is_of_folders => "notice.folder.attention",
         Kind::Attention => "notice.attention",
+        Kind::Conflict if is_of_folders => "notice.folder.conflicts",
         Kind::Conflict => "notice.conflict",
         Kind::PinComplete => "notice.pin",
         Kind::Network => "notice.network",
@@ -221,6 +279,35 @@ mod tests {
         notices.see(s(13), &in_state("c", DriveState::NeedsAttention));
         let told = notices.take(s(20));
         assert_eq!((told.len(), told[0].drive.as_deref()), (1, Some("c")));
+    }
+
+    #[test]
+    fn a_folder_tells_of_conflicts_deletions_failures_and_its_server() {
+        use crate::folder::tests::folder;
+        let mut notices = Notices::default();
+        let mut photos = folder("photos", DriveState::Ready);
+        notices.see_folder(s(0), &photos);
+        assert_eq!(notices.take(s(5)), []);
+        let mut told = |at: u64, photos: &FolderStatus| {
+            notices.see_folder(s(at), photos);
+            let told = notices.take(s(at + 5));
+            told.into_iter().map(|notice| (notice.kind, notice.title, notice.body)).collect::<Vec<_>>()
+        };
+        photos.conflicts = 2;
+        let conflict = told(10, &photos);
+        assert_eq!((conflict.len(), conflict[0].0), (1, Kind::Conflict));
+        assert!(conflict[0].2.starts_with("2 files were changed"), "{conflict:?}");
+        assert_eq!(told(20, &photos), []);
+        photos.held_deletions = 600;
+        let held = told(30, &photos);
+        assert_eq!((held.len(), held[0].0), (1, Kind::Attention));
+        assert!(held[0].1 == "photos needs attention" && held[0].2.starts_with("600 files"), "{held:?}");
+        photos.queue.failed = 1;
+        assert!(told(40, &photos)[0].2.starts_with("A file could not be uploaded"));
+        photos.state = DriveState::Offline;
+        assert_eq!(told(50, &photos), []);
+        let away = told(75, &photos);
+        assert_eq!(away[0].1, "cloud.example.org cannot be reached");
     }
 
     #[test]

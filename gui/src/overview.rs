@@ -1,14 +1,15 @@
-//! All drives at a glance, and one line that says whether the user's data is safe.
+//! All drives and folders at a glance, and one line that says whether the user's data is safe.
 
 use crate::card::{Card, Tone, is_uploading, needs_person};
+use crate::folder;
 use crate::texts::{counted, said, text};
 use crate::tray::{self, TrayMenu};
 use crate::words;
-use holdall_api::{DriveState, DriveStatus};
+use holdall_api::{DriveState, DriveStatus, FolderStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The overview of all drives.
+/// The overview of all drives and folders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
     /// The daemon's version: the pages may be of another version.
@@ -22,12 +23,15 @@ pub struct Overview {
     pub unsent_bytes: u64,
     /// Whether all of them have been counted.
     pub unsent_is_known: bool,
-    /// How many drives need a person.
+    /// How many drives and folders need a person.
     pub attention: u32,
     /// When the pause of uploads and background downloads of all drives ends; null if they are not paused.
     pub paused_until: Option<String>,
     /// The drives, sorted by name.
     pub drives: Vec<Card>,
+    /// The folders, sorted by name.
+    #[serde(default)]
+    pub folders: Vec<FolderStatus>,
     /// The tray's menu.
     pub tray: TrayMenu,
 }
@@ -36,54 +40,103 @@ pub struct Overview {
 pub(crate) fn overview(
     drives: Vec<Card>,
     statuses: &[&DriveStatus],
+    folders: Vec<FolderStatus>,
     paused_until: Option<String>,
 ) -> Overview {
-    let unsent_bytes = drives.iter().map(|card| card.unsent_bytes).sum();
-    let attention = statuses.iter().filter(|status| needs_person(status)).count() as u32;
-    let unsent_is_known = drives.iter().all(|card| card.unsent_is_known);
+    let places = places(&drives, statuses, &folders);
+    let unsent_bytes = places.iter().map(|place| place.unsent.0).sum();
+    let attention = places.iter().filter(|place| place.needs_person).count() as u32;
+    let unsent_is_known = places.iter().all(|place| place.unsent.1);
     let size = words::unsent(unsent_bytes, unsent_is_known);
-    let (line, tone) = line(&drives, statuses, (unsent_bytes, &size), attention);
+    let (line, tone) = line(&places, (unsent_bytes, &size), attention);
     let line = words::capital(&line);
-    let leaving = tray::leaving(goes_on(statuses), unsent_bytes, unsent_is_known);
-    let tray = tray::menu(&line, &drives, attention, leaving, paused_until.as_deref());
+    let goes_on = places.iter().any(Place::goes_on);
+    let leaving = tray::leaving(goes_on, unsent_bytes, unsent_is_known);
+    let tray = tray::menu(&line, (&drives, &folders), attention, leaving, paused_until.as_deref());
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Overview { version, line, tone, unsent_bytes, unsent_is_known, attention, paused_until, drives, tray }
+    Overview {
+        version,
+        line,
+        tone,
+        unsent_bytes,
+        unsent_is_known,
+        attention,
+        paused_until,
+        drives,
+        folders,
+        tray,
+    }
 }
 
-/// Whether some of the changes that are only here are being uploaded, or soon will be without anybody's help.
-fn goes_on(statuses: &[&DriveStatus]) -> bool {
-    let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
-    statuses.iter().any(|status| {
-        status.unpushed_bytes > 0 && !status.paused && uploads.contains(&status.state) || is_uploading(status)
-    })
+/// A drive or folder, as far as the line is concerned.
+struct Place<'a> {
+    is_folder: bool,
+    state: DriveState,
+    reason: Option<&'a str>,
+    /// Whether a person has paused it.
+    is_paused: bool,
+    needs_person: bool,
+    is_uploading: bool,
+    /// Bytes, and whether they have been counted.
+    unsent: (u64, bool),
+    eta_s: Option<u64>,
+}
+
+impl Place<'_> {
+    /// Whether some of what is only here is being uploaded, or soon will be without anybody's help.
+    fn goes_on(&self) -> bool {
+        let uploads = [DriveState::Ready, DriveState::Syncing, DriveState::Conflict];
+        self.unsent.0 > 0 && !self.is_paused && uploads.contains(&self.state) || self.is_uploading
+    }
+}
+
+fn places<'a>(cards: &[Card], statuses: &[&'a DriveStatus], folders: &'a [FolderStatus]) -> Vec<Place<'a>> {
+    let drives = cards.iter().zip(statuses).map(|(card, status)| Place {
+        is_folder: false,
+        state: status.state,
+        reason: status.reason.as_deref(),
+        is_paused: status.paused,
+        needs_person: needs_person(status),
+        is_uploading: is_uploading(status),
+        unsent: (card.unsent_bytes, card.unsent_is_known),
+        eta_s: card.eta_s,
+    });
+    let folders = folders.iter().map(|status| Place {
+        is_folder: true,
+        state: status.state,
+        reason: status.reason.as_deref(),
+        is_paused: status.paused,
+        needs_person: folder::needs_person(status),
+        is_uploading: folder::is_uploading(status),
+        unsent: folder::unsent(status),
+        eta_s: None,
+    });
+    drives.chain(folders).collect()
 }
 
 /// The line that matters most.
-fn line(
-    cards: &[Card],
-    statuses: &[&DriveStatus],
-    (unsent, size): (u64, &str),
-    attention: u32,
-) -> (String, Tone) {
+fn line(places: &[Place<'_>], (unsent, size): (u64, &str), attention: u32) -> (String, Tone) {
     let with_size = |key: &str| said(key, &[("size", size)]);
-    let is = |state: DriveState| statuses.iter().any(|status| status.state == state);
-    let waits =
-        |state: DriveState| statuses.iter().any(|status| status.state == state && status.unpushed_bytes > 0);
-    if cards.is_empty() {
+    let is = |state: DriveState| places.iter().any(|place| place.state == state);
+    let waits = |state: DriveState| places.iter().any(|place| place.state == state && place.unsent.0 > 0);
+    let has_folders = places.iter().any(|place| place.is_folder);
+    if places.is_empty() {
         return (text("line.none"), Tone::Quiet);
     }
     if attention > 0 {
-        return (counted("line.attention", attention.into(), &[]), Tone::Attention);
+        let is_of_folder = places.iter().any(|place| place.is_folder && place.needs_person);
+        let key = if is_of_folder { "line.attention.folders" } else { "line.attention" };
+        return (counted(key, attention.into(), &[]), Tone::Attention);
     }
     if waits(DriveState::Offline) {
         return (with_size("line.offline.unsent"), Tone::Waiting);
     }
-    if statuses.iter().any(|status| is_uploading(status)) {
-        return (uploading(cards, statuses), Tone::Busy);
+    if places.iter().any(|place| place.is_uploading) {
+        return (uploading(places), Tone::Busy);
     }
-    if let Some(paused) = statuses.iter().find(|status| status.state == DriveState::Paused) {
-        let reason = paused.reason.as_deref().unwrap_or_default();
-        let key = match (unsent > 0, paused.paused) {
+    if let Some(paused) = places.iter().find(|place| place.state == DriveState::Paused) {
+        let reason = paused.reason.unwrap_or_default();
+        let key = match (unsent > 0, paused.is_paused) {
             (true, true) => "line.paused.unsent",
             (false, true) => "line.paused",
             (true, false) => "line.paused.reason.unsent",
@@ -100,20 +153,21 @@ fn line(
     if is(DriveState::Connecting) || is(DriveState::Recovering) {
         return (text("line.connecting"), Tone::Busy);
     }
-    if statuses.iter().all(|status| status.state == DriveState::Closed) {
-        return (text("line.closed"), Tone::Quiet);
+    if places.iter().all(|place| place.state == DriveState::Closed) {
+        let key = if has_folders { "line.closed.folders" } else { "line.closed" };
+        return (text(key), Tone::Quiet);
     }
     (text("line.safe"), Tone::Safe)
 }
 
-/// How much all drives have left to upload, and the longest of their times.
-fn uploading(cards: &[Card], statuses: &[&DriveStatus]) -> String {
-    let uploads = || cards.iter().zip(statuses).filter(|(_, status)| is_uploading(status));
-    let left = uploads().map(|(card, _)| card.unsent_bytes).sum();
-    let is_known = uploads().all(|(card, _)| card.unsent_is_known);
+/// How much is left to upload of all that is being uploaded, and the longest of the times.
+fn uploading(places: &[Place<'_>]) -> String {
+    let uploads = || places.iter().filter(|place| place.is_uploading);
+    let left = uploads().map(|place| place.unsent.0).sum();
+    let is_known = uploads().all(|place| place.unsent.1);
     let size = words::unsent(left, is_known);
-    // If one drive's time is unknown, so is the time of all.
-    let times: Option<Vec<u64>> = uploads().map(|(card, _)| card.eta_s).collect();
+    // If the time of one is unknown, so is the time of all.
+    let times: Option<Vec<u64>> = uploads().map(|place| place.eta_s).collect();
     match times.and_then(|times| times.into_iter().max()) {
         Some(seconds) => said("line.uploading.eta", &[("size", &size), ("time", &words::left(seconds))]),
         None => said("line.uploading", &[("size", &size)]),
@@ -160,6 +214,28 @@ mod tests {
             let overview = shown(drives);
             assert_eq!((overview.line.as_str(), overview.tone), (line, tone), "{drives:?}");
         }
+    }
+
+    #[test]
+    fn the_line_counts_folders_too() {
+        let line = |change: fn(&mut FolderStatus)| {
+            let mut photos = crate::folder::tests::folder("photos", DriveState::Ready);
+            change(&mut photos);
+            let mut model = Model::default();
+            let closed = status("d", DriveState::Closed);
+            model.apply(Now(Duration::ZERO), Event::Drive(Box::new(closed)));
+            model.apply(Now(Duration::ZERO), Event::Folder(Box::new(photos)));
+            let overview = model.overview();
+            assert_eq!(overview.folders.len(), 1);
+            (overview.line, overview.tone)
+        };
+        let is = |text: &str, tone| (text.to_owned(), tone);
+        assert_eq!(line(|_| {}), is("All changes uploaded", Tone::Safe));
+        assert_eq!(line(|photos| photos.state = DriveState::Closed), is("Everything is closed", Tone::Quiet));
+        assert_eq!(line(|photos| photos.dirty_bytes = 5 << 20), is("5 MiB waiting to upload", Tone::Waiting));
+        assert_eq!(line(|photos| photos.conflicts = 2), is("1 folder needs attention", Tone::Attention));
+        let uploads = |photos: &mut FolderStatus| (photos.queue.uploading, photos.dirty_bytes) = (1, 5 << 20);
+        assert_eq!(line(uploads), is("Uploading 5 MiB", Tone::Busy));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The tray's menu as data. On Linux a tray reports no clicks, so the menu has everything.
 
 use crate::card::{Action, Card};
+use crate::folder::unsent;
 use crate::texts::{counted, said, text};
 use crate::words;
+use holdall_api::{DriveState, FolderStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +20,8 @@ pub struct TrayMenu {
 /// An entry. One without a label is a separator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
-    /// where the action is show, directory, open, close, pause, resume or upload_now.
+    /// What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", "drive:ACTION:NAME" or
+    /// "folder:ACTION:NAME", where the action is show, directory, open, close, pause, resume or upload_now.
     pub id: String,
     /// Its text.
     pub label: String,
@@ -101,10 +103,10 @@ fn question(key: &str, unsent_bytes: u64, is_known: bool) -> Option<Leaving> {
     (unsent_bytes > 0).then(|| Leaving::new(words::capital(&said(key, &[("size", &size)]))))
 }
 
-/// The menu for these drives.
+/// The menu for these drives and folders.
 pub(crate) fn menu(
     line: &str,
-    drives: &[Card],
+    (drives, folders): (&[Card], &[FolderStatus]),
     attention: u32,
     leaving: Option<Leaving>,
     paused_until: Option<&str>,
@@ -114,8 +116,12 @@ pub(crate) fn menu(
         entries.push(Entry::new("attention", counted("tray.attention", attention.into(), &[])));
     }
     entries.push(Entry::line_between());
-    entries.extend(drives.iter().map(drive));
-    if !drives.is_empty() {
+    let mut places: Vec<_> = drives.iter().map(|card| (&card.name, drive(card))).collect();
+    places.extend(folders.iter().map(|status| (&status.name, folder(status))));
+    places.sort_by_key(|(name, _)| *name);
+    let is_empty = places.is_empty();
+    entries.extend(places.into_iter().map(|(_, entry)| entry));
+    if !is_empty {
         entries.push(Entry::line_between());
         match paused_until {
             Some(_) => entries.push(Entry::new("resume", text("tray.resume_all"))),
@@ -153,6 +159,45 @@ fn drive(card: &Card) -> Entry {
     Entry { submenu, ..Entry::new(format!("drive:show:{}", card.name), label) }
 }
 
+fn folder(status: &FolderStatus) -> Entry {
+    let of = |action: &str, label: &str| Entry::new(format!("folder:{action}:{}", status.name), text(label));
+    let mut submenu = Vec::new();
+    if status.mountpoint.is_some() {
+        submenu.push(of("directory", "tray.drive.directory"));
+        if unsent(status).0 > 0 && !status.paused && !status.read_only {
+            submenu.push(of("upload_now", "tray.drive.upload_now"));
+        }
+        submenu.push(match status.paused {
+            true => of("resume", "tray.drive.resume"),
+            false => of("pause", "tray.drive.pause"),
+        });
+        submenu.push(of("close", "tray.folder.close"));
+    } else {
+        submenu.push(of("open", "tray.folder.open"));
+    }
+    submenu.push(of("show", "tray.drive.show"));
+    let word = word(status);
+    let label = said("tray.drive", &[("name", &status.name), ("state", &word)]);
+    Entry { submenu, ..Entry::new(format!("folder:show:{}", status.name), label) }
+}
+
+/// The state in a word. A folder with something unsent is not ready.
+fn word(status: &FolderStatus) -> String {
+    text(match status.state {
+        DriveState::Ready if unsent(status).0 > 0 => "state.syncing",
+        DriveState::Ready => "state.ready",
+        DriveState::Syncing => "state.syncing",
+        DriveState::Connecting => "state.connecting",
+        DriveState::Recovering => "state.recovering",
+        DriveState::Offline => "state.offline",
+        DriveState::Paused => "state.paused",
+        DriveState::ReadOnly => "state.read_only",
+        DriveState::Conflict => "state.conflict",
+        DriveState::NeedsAttention => "state.needs_attention",
+        DriveState::Closed => "state.closed",
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use crate::model::tests::status;
@@ -176,6 +221,26 @@ mod tests {
 
     fn ids(menu: &TrayMenu) -> Vec<&str> {
         menu.entries.iter().map(|entry| entry.id.as_str()).collect()
+    }
+
+    #[test]
+    fn a_folder_has_its_actions_between_the_drives() {
+        let mut model = Model::default();
+        model.apply(Now(Duration::ZERO), Event::Drive(Box::new(status("work", DriveState::Ready))));
+        let mut photos = crate::folder::tests::folder("photos", DriveState::Ready);
+        photos.dirty_bytes = 7;
+        model.apply(Now(Duration::ZERO), Event::Folder(Box::new(photos.clone())));
+        let menu = model.overview().tray;
+        assert_eq!(&ids(&menu)[2..4], ["folder:show:photos", "drive:show:work"]);
+        assert_eq!(menu.entries[2].label, "photos: Syncing");
+        let below = |menu: &TrayMenu| {
+            let submenu = &menu.entries[2].submenu;
+            submenu.iter().map(|entry| entry.id.rsplit(':').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(below(&menu), ["directory", "upload_now", "pause", "close", "show"]);
+        (photos.mountpoint, photos.state) = (None, DriveState::Closed);
+        model.apply(Now(Duration::ZERO), Event::Folder(Box::new(photos)));
+        assert_eq!(below(&model.overview().tray), ["open", "show"]);
     }
 
     #[test]

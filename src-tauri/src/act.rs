@@ -22,7 +22,10 @@ pub fn choose(app: &AppHandle, choice: Choice) {
         Choice::Settings => window::go(app, "#/settings"),
         Choice::Attention => window::go(app, choice::attention(shell.known.borrow().overview.as_ref())),
         Choice::Quit => window::quit(app),
-        Choice::Drive { action: DriveAction::Show, name } => window::go(app, choice::screen(&name)),
+        Choice::Drive { action: DriveAction::Show, name }
+        | Choice::Folder { action: DriveAction::Show, name } => {
+            window::go(app, choice::screen(&name));
+        }
         other => {
             if let Choice::Drive { action: DriveAction::Close, name } = &other
                 && let Some((title, text)) = shell.known.borrow().closing(name)
@@ -51,17 +54,24 @@ async fn perform(shell: &Shell, choice: Choice) -> Result<(), (String, Failure)>
         }
         Choice::Resume => (text("app.failed.pause_all"), pause_for(shell, 0).await),
         Choice::Drive { action, name } => {
-            let key = match action {
-                DriveAction::Show | DriveAction::Directory => "app.failed.directory",
-                DriveAction::Open => "app.failed.open",
-                DriveAction::Close => "app.failed.close",
-                DriveAction::Pause | DriveAction::Resume | DriveAction::UploadNow => "app.failed.drive",
-            };
-            (said(key, &[("name", &name)]), with_drive(shell, action, &name).await)
+            (said(failed(action), &[("name", &name)]), with_drive(shell, action, &name).await)
+        }
+        Choice::Folder { action, name } => {
+            (said(failed(action), &[("name", &name)]), with_folder(shell, action, &name).await)
         }
         Choice::Window | Choice::Settings | Choice::Attention | Choice::Quit => return Ok(()),
     };
     done.map_err(|failure| (title, failure))
+}
+
+/// The title of a failure.
+fn failed(action: DriveAction) -> &'static str {
+    match action {
+        DriveAction::Show | DriveAction::Directory => "app.failed.directory",
+        DriveAction::Open => "app.failed.open",
+        DriveAction::Close => "app.failed.close",
+        DriveAction::Pause | DriveAction::Resume | DriveAction::UploadNow => "app.failed.drive",
+    }
 }
 
 /// Starts the daemon, and makes all streams try again.
@@ -89,6 +99,23 @@ async fn with_drive(shell: &Shell, action: DriveAction, name: &str) -> Result<()
         DriveAction::UploadNow => "upload-now",
     };
     post(shell, &format!("/v1/drives/{}/{what}", segment(name)), None).await
+}
+
+async fn with_folder(shell: &Shell, action: DriveAction, name: &str) -> Result<(), Failure> {
+    let what = match action {
+        DriveAction::Show | DriveAction::Directory => {
+            let mountpoint = shell.known.borrow().mountpoint(name);
+            let closed = || bridge::failure(Code::NotFound, said("app.directory.closed", &[("name", name)]));
+            return directories::open(&shell.paths, &mountpoint.ok_or_else(closed)?).await;
+        }
+        DriveAction::Open => return post(shell, "/v1/folders", Some(json!({"folder": name}))).await,
+        DriveAction::Close => "close",
+        DriveAction::Pause => "pause",
+        DriveAction::Resume => "resume",
+        DriveAction::UploadNow => "sync",
+    };
+    let body = (action == DriveAction::Close).then(|| json!({"wait": false}));
+    post(shell, &format!("/v1/folders/{}/{what}", segment(name)), body).await
 }
 
 async fn post(shell: &Shell, path: &str, body: Option<serde_json::Value>) -> Result<(), Failure> {

@@ -28,6 +28,13 @@ pub enum Choice {
         /// Its name.
         name: String,
     },
+    /// Do something with a folder.
+    Folder {
+        /// The action.
+        action: DriveAction,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// How long a pause lasts.
@@ -39,7 +46,7 @@ pub enum Until {
     Tomorrow,
 }
 
-/// An action on a drive.
+/// An action on a drive or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveAction {
     /// Show it in the window.
@@ -71,7 +78,8 @@ impl Choice {
             "resume" => Choice::Resume,
             "quit" => Choice::Quit,
             _ => {
-                let (action, name) = id.strip_prefix("drive:")?.split_once(':')?;
+                let (of, rest) = id.split_once(':')?;
+                let (action, name) = rest.split_once(':')?;
                 let action = match action {
                     "show" => DriveAction::Show,
                     "directory" => DriveAction::Directory,
@@ -82,7 +90,12 @@ impl Choice {
                     "upload_now" => DriveAction::UploadNow,
                     _ => return None,
                 };
-                Choice::Drive { action, name: name.to_owned() }
+                let name = name.to_owned();
+                match of {
+                    "drive" => Choice::Drive { action, name },
+                    "folder" => Choice::Folder { action, name },
+                    _ => return None,
+                }
             }
         })
     }
@@ -103,7 +116,7 @@ impl Until {
     }
 }
 
-/// The screen of a drive.
+/// The screen of a drive or folder: names are unique among both.
 pub fn screen(drive: &str) -> String {
     format!("#/drive/{}", segment(drive))
 }
@@ -127,7 +140,9 @@ mod tests {
         assert_eq!(Choice::of("pause:1h"), Some(Choice::Pause(Until::Hour)));
         let name = "a:b".to_owned();
         assert_eq!(Choice::of("drive:open:a:b"), Some(Choice::Drive { action: DriveAction::Open, name }));
-        for id in ["", "status", "pause", "drive:burn:a", "drive:open"] {
+        let name = "a:b".to_owned();
+        assert_eq!(Choice::of("folder:close:a:b"), Some(Choice::Folder { action: DriveAction::Close, name }));
+        for id in ["", "status", "pause", "disk:open:a", "drive:burn:a", "drive:open"] {
             assert_eq!(Choice::of(id), None, "{id}");
         }
     }

@@ -67,7 +67,8 @@ async fn events(shell: &Shell, notices: &Mutex<Notices>, began: Instant) {
             match serde_json::from_str(data) {
                 Ok(Event::Drive(status)) => notices.lock().see(began.elapsed(), &status),
                 Ok(Event::Removed { name }) => notices.lock().forget(&name),
-                Ok(Event::Folder(_) | Event::Activity(_) | Event::Notice { .. }) | Err(_) => {}
+                Ok(Event::Folder(status)) => notices.lock().see_folder(began.elapsed(), &status),
+                Ok(Event::Activity(_) | Event::Notice { .. }) | Err(_) => {}
             }
         }
         true

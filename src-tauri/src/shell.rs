@@ -117,10 +117,12 @@ impl Known {
         }
     }
 
-    /// Where a drive is mounted.
+    /// Where a drive or folder is mounted.
     pub fn mountpoint(&self, name: &str) -> Option<String> {
-        let drives = &self.overview.as_ref()?.drives;
-        drives.iter().find(|card| card.name == name)?.mountpoint.clone()
+        let overview = self.overview.as_ref()?;
+        let drives = overview.drives.iter().map(|card| (&card.name, &card.mountpoint));
+        let mut all = drives.chain(overview.folders.iter().map(|folder| (&folder.name, &folder.mountpoint)));
+        all.find(|(known, _)| *known == name)?.1.clone()
     }
 
     /// The question before closing a drive, and its consequence; `None` if nothing is only here.

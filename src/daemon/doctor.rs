@@ -62,6 +62,7 @@ impl Drives {
             findings.extend(drive.full_for_doctor().await);
         }
         findings.extend(self.folders().statuses().iter().map(judge::folder));
+        findings.extend(self.devices().look().await);
         let disks = self.look_at_disks();
         let looking = async { tokio::join!(disks, self.look_at_keyring(), self.ask_stores(work)) };
         let (disks, keyring, stores) = match work {

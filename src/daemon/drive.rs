@@ -21,7 +21,7 @@ use holdall_core::volume::{OpenError, TakeOver, Volume};
 pub use open::{asked_place, default_mountpoint};
 use opened::{OpenDrive, Place};
 use parking_lot::{Mutex, RwLock};
-pub use pins::words;
+pub use pins::{at_least, words};
 pub(in crate::daemon) use room::LEAST_BYTES as LEAST_CACHE_BYTES;
 pub use scanning::ScanError;
 use std::sync::atomic::AtomicBool;

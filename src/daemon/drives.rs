@@ -1,6 +1,7 @@
 //! All drives that this device knows.
 
 use super::activity::Activity;
+use super::devices::Devices;
 use super::drive::Drive;
 use super::failure::{self, failure};
 use super::folders::Folders;
@@ -70,6 +71,7 @@ pub struct Drives {
     ending: watch::Sender<bool>,
     /// The port for browsers.
     web: Web,
+    devices: Devices,
     overviews: Overviews,
 }
 
@@ -110,8 +112,18 @@ impl Drives {
             stop,
             ending: watch::channel(false).0,
             web: Web::default(),
+            devices: Devices::new(&registry),
             overviews: Overviews::default(),
         };
+        let known = Arc::downgrade(&drives.known);
+        drives.limits().count_caches(move |but_for| {
+            let known = known.upgrade().map(|known| known.lock().values().cloned().collect::<Vec<_>>());
+            let others = known.into_iter().flatten().filter(|drive| drive.uuid() != but_for);
+            others.fold((0, 0), |(closed, open), drive| match drive.cache_while_closed() {
+                Some(bytes) => (closed + bytes, open),
+                None => (closed, open + 1),
+            })
+        });
         for (name, config) in configs {
             let drive = drives.known_drive(&name, config);
             drives.known.lock().insert(name, drive);
@@ -128,43 +140,50 @@ impl Drives {
 
     /// Changes limits. Refuses a cache that could not hold what must stay in it.
     pub async fn set_limits(&self, mut changes: SetLimits) -> Result<api::Limits, Failure> {
-        let all = self.all();
+        let (all, folders) = (self.all(), self.folders.all());
         if let Some(total) = changes.cache_total_bytes.filter(|bytes| *bytes > 0) {
             all.iter().try_for_each(|drive| drive.fits_total(total))?;
+            folders.iter().try_for_each(|folder| folder.fits_total(total))?;
         }
         let of_drives = changes.cache_bytes.is_some()
             || changes.cache_total_bytes.is_some()
             || changes.indexers.is_some();
         let mut own = None;
         if let Some(name) = changes.drive.take() {
-            let (drive, bytes) = (self.get(&name)?, changes.cache_bytes.take());
-            drive.check_own_cache(bytes)?;
-            own = Some((drive, bytes));
+            let (place, bytes) = (self.place(&name)?, changes.cache_bytes.take());
+            place.check_own_cache(bytes)?;
+            own = Some((place, bytes));
         } else if let Some(bytes) = changes.cache_bytes.filter(|bytes| *bytes > 0) {
             let mut follow = all.iter().filter(|drive| drive.own_cache().is_none());
             follow.try_for_each(|drive| drive.fits_cache(bytes))?;
+            let mut follow = folders.iter().filter(|folder| folder.own_cache().is_none());
+            follow.try_for_each(|folder| folder.fits_cache(bytes))?;
         }
         let of_stores = changes.proxy.is_some();
         self.limits().set(changes)?;
-        if let Some((drive, bytes)) = own {
-            drive.set_own_cache(bytes)?;
+        if let Some((place, bytes)) = own {
+            place.set_own_cache(bytes)?;
         }
         if of_stores {
             // Requests under way continue as they began.
             self.stores.renew().await;
-            self.folders.all().iter().for_each(|folder| folder.renew());
+            folders.iter().for_each(|folder| folder.renew());
             self.watched.all().iter().for_each(|directory| directory.renew());
         }
         if of_drives {
             all.iter().for_each(|drive| drive.apply_limits());
+            folders.iter().for_each(|folder| folder.apply_limits());
         }
         Ok(self.shown_limits())
     }
 
-    /// The limits, with those of single drives.
+    /// The limits, with those of single drives and folders.
     pub fn shown_limits(&self) -> api::Limits {
         let own = |drive: &Arc<Drive>| Some((drive.name.clone(), drive.own_cache()?));
-        api::Limits { cache_of: self.all().iter().filter_map(own).collect(), ..self.limits().shown() }
+        let folders = self.folders.all();
+        let of_folders = folders.iter().filter_map(|folder| Some((folder.name.clone(), folder.own_cache()?)));
+        let cache_of = self.all().iter().filter_map(own).chain(of_folders).collect();
+        api::Limits { cache_of, ..self.limits().shown() }
     }
 
     /// Pauses and resumes drives and folders as the limits require.
@@ -263,6 +282,11 @@ impl Drives {
     /// The port for browsers.
     pub fn web(&self) -> &Web {
         &self.web
+    }
+
+    /// The paired devices.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
     }
 
     /// This device.

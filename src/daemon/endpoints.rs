@@ -1,6 +1,6 @@
 //! The API as one table: the server and the documentation are both made from it, and cannot differ.
 
-use super::routes::folders;
+use super::routes::{devices, folders};
 use super::{Shared, events, overview, routes};
 use crate::api;
 use axum::Router;
@@ -92,9 +92,10 @@ pub fn all() -> Vec<Endpoint> {
         post::<Stopping, _, _>("/v1/daemon/stop", "Stops the daemon; lists the open drives, which stay mounted for the next one", routes::stop),
         get::<Limits, _, _>("/v1/limits", "The limits on network and local disk", routes::limits),
         post::<Limits, _, _>("/v1/limits", "Changes the limits on network and local disk", routes::set_limits).takes::<SetLimits>(),
-        get::<Vec<Pin>, _, _>("/v1/pins", "The pins of all drives", routes::pins),
+        get::<Vec<Pin>, _, _>("/v1/pins", "The pins of all drives and folders", routes::pins),
         post::<Vec<Pin>, _, _>("/v1/pins", "Pins files, or reports what a pin would take", routes::pin).takes::<PinPaths>(),
         post::<Vec<Pin>, _, _>("/v1/pins/remove", "Unpins files; answers with the pins that were removed", routes::unpin).takes::<NamedPaths>(),
+        get::<Vec<DirectoryEntry>, _, _>("/v1/entries", "The entries of a directory by its absolute path, on whichever drive or folder it is", routes::entries_at).asks::<ListDirectory>(),
         post::<Evicted, _, _>("/v1/evict", "Frees the cache of files that are in the store", routes::evict).takes::<NamedPaths>(),
         post::<Waited, _, _>("/v1/wait", "Waits until enough of a file is on this computer", routes::wait_for).takes::<WaitFor>(),
         get::<Vec<StoreLogin>, _, _>("/v1/stores", "The stores with saved credentials", routes::logins),
@@ -113,7 +114,7 @@ pub fn all() -> Vec<Endpoint> {
         post::<Synced, _, _>("/v1/drives/{name}/sync", "Uploads all changes and waits for the commit", routes::sync),
         post::<DriveStatus, _, _>("/v1/drives/{name}/pause", "Pauses uploads", routes::pause),
         post::<DriveStatus, _, _>("/v1/drives/{name}/resume", "Resumes uploads", routes::resume),
-        get::<Vec<Pin>, _, _>("/v1/drives/{name}/pins", "The pins of a drive", routes::pins_of),
+        get::<Vec<Pin>, _, _>("/v1/drives/{name}/pins", "The pins of a drive or folder", routes::pins_of),
         get::<Vec<DirectoryEntry>, _, _>("/v1/drives/{name}/directory", "The entries of a directory of a mounted drive, and how much of each is here", routes::directory).asks::<ListDirectory>(),
         get::<Vec<Queued>, _, _>("/v1/drives/{name}/queue", "The upload queue", routes::queue),
         post::<Nothing, _, _>("/v1/drives/{name}/upload-now", "Starts uploading pending changes, and retries failed uploads", routes::upload_now),
@@ -161,12 +162,29 @@ pub fn all() -> Vec<Endpoint> {
         post::<FolderStatus, _, _>("/v1/folders/{name}/pause", "Pauses a folder's uploads", folders::pause),
         post::<FolderStatus, _, _>("/v1/folders/{name}/resume", "Resumes a folder's uploads", folders::resume),
         post::<Nothing, _, _>("/v1/folders/{name}/forget", "Removes a folder from this device; its files at the remote stay", folders::forget).takes::<ForgetFolder>(),
+        get::<Vec<DirectoryEntry>, _, _>("/v1/folders/{name}/directory", "The entries of a directory of an open folder, and how much of each is here", folders::directory).asks::<ListDirectory>(),
         get::<FolderQueue, _, _>("/v1/folders/{name}/queue", "The upload queue of a folder", folders::queue),
         get::<Vec<FolderConflict>, _, _>("/v1/folders/{name}/conflicts", "Files of an open folder of which both versions are kept", folders::conflicts),
         post::<Vec<FolderConflict>, _, _>("/v1/folders/{name}/conflicts/keep", "Settles a conflict; answers with those that are left", folders::keep).takes::<KeepVersion>(),
         get::<HeldDeletions, _, _>("/v1/folders/{name}/deletions", "Files of an open folder that were deleted at the remote, until a person has confirmed it", folders::deletions),
         post::<DeletionsSettled, _, _>("/v1/folders/{name}/deletions/accept", "Deletes these files here too", folders::accept_deletions),
         post::<DeletionsSettled, _, _>("/v1/folders/{name}/deletions/restore", "Uploads these files again", folders::restore_deletions),
+        get::<Devices, _, _>("/v1/devices", "This device and its paired devices", devices::list),
+        post::<Devices, _, _>("/v1/devices/name", "Renames this device", devices::rename).takes::<NameDevice>(),
+        post::<Devices, _, _>("/v1/devices/listen", "Lets paired devices connect, or not", devices::listen).takes::<ListenForDevices>(),
+        get::<PairingStatus, _, _>("/v1/devices/pairing", "The pairing that was begun last", devices::pairing),
+        post::<PairingStatus, _, _>("/v1/devices/pairing", "Begins a pairing, with a code or by showing one; it ends when nobody asks for it for 15 seconds", devices::pair).takes::<Pair>(),
+        post::<PairingStatus, _, _>("/v1/devices/pairing/confirm", "Confirms the pairing, or refuses it", devices::confirm).takes::<ConfirmPairing>(),
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, devices::cancel),
+            ..post::<Nothing, _, _>("/v1/devices/pairing", "Ends the pairing", devices::cancel)
+        },
+        Endpoint {
+            method: "delete",
+            handler: on(MethodFilter::DELETE, devices::unpair),
+            ..post::<Devices, _, _>("/v1/devices/paired/{name}", "Unpairs a device, and closes its connections", devices::unpair)
+        },
         get::<Diagnostics, _, _>("/v1/diagnostics", "A support report, without passwords and keys", routes::diagnostics),
         post::<Diagnosis, _, _>("/v1/doctor", "Looks for problems of this computer, its disks, stores and logins", routes::doctor),
         post::<Diagnosis, _, _>("/v1/doctor/repair", "Fixes problems that can be fixed safely", routes::repair),

@@ -24,7 +24,9 @@ use uuid::Uuid;
 mod close;
 pub mod condition;
 pub mod config;
+mod directory;
 mod engine;
+mod enough;
 mod figures;
 mod forget;
 mod keeping;
@@ -34,10 +36,12 @@ pub mod open;
 mod outside;
 mod passthrough;
 mod pause;
+mod pins;
 pub mod queue;
 mod registering;
 pub mod remote;
 mod resume;
+mod room;
 mod settle;
 pub mod status;
 mod sync;
@@ -135,6 +139,18 @@ impl Folder {
     /// Where it is mounted, or is while it is taken down.
     pub fn mountpoint(&self) -> Option<PathBuf> {
         self.config.lock().mount.as_ref().map(|mount| mount.path.clone())
+    }
+
+    /// Where it is mounted, if it is open.
+    pub fn mounted_at(&self) -> Option<PathBuf> {
+        let is_open = matches!(&*self.phase.lock(), Phase::Open);
+        is_open.then(|| self.mountpoint()).flatten()
+    }
+
+    /// Where it will be mounted, while it is being opened again.
+    pub fn waits_at(&self) -> Option<PathBuf> {
+        let is_coming = matches!(&*self.phase.lock(), Phase::Connecting | Phase::Closed);
+        (is_coming && self.config.lock().is_open).then(|| self.mountpoint()).flatten()
     }
 
     /// Its directory on this device.

@@ -60,6 +60,15 @@ impl Folders {
             directories: directories.clone(),
             known: Arc::downgrade(&known),
         });
+        let counted = Arc::downgrade(&known);
+        stores.limits().count_caches(move |but_for| {
+            let known = counted.upgrade().map(|known| known.lock().values().cloned().collect::<Vec<_>>());
+            let others = known.into_iter().flatten().filter(|folder| folder.uuid != but_for);
+            others.fold((0, 0), |(closed, open), folder| match folder.closed_cache_bytes() {
+                Some(bytes) => (closed + bytes, open),
+                None => (closed, open + 1),
+            })
+        });
         let mut damaged = BTreeMap::new();
         for (uuid, config) in directories.list()? {
             match config {

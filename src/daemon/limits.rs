@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use uuid::Uuid;
 
 mod metered;
 mod proxy;
@@ -81,6 +82,17 @@ pub struct Limits {
     waiting: watch::Sender<Option<Waits>>,
     /// A setting that depends on the clock was changed: a pause, or the quiet hours.
     clocked: Notify,
+    /// Count caches beside one.
+    // Held to ask them, or to add one.
+    caches: Mutex<Vec<CountCaches>>,
+}
+
+/// Bytes in the caches of closed places, and the number of open places, without the one of this identity.
+type CountCaches = Box<dyn Fn(Uuid) -> (u64, u64) + Send + Sync>;
+
+/// A place's share of the limit for all caches, beside closed places and other open ones. Pure.
+pub(super) fn share(total: u64, (closed_bytes, others_open): (u64, u64)) -> u64 {
+    total.saturating_sub(closed_bytes) / (others_open + 1)
 }
 
 impl Limits {
@@ -102,6 +114,7 @@ impl Limits {
             metered: watch::Sender::new(None),
             waiting: watch::Sender::new(None),
             clocked: Notify::new(),
+            caches: Mutex::default(),
         };
         if let Err(error) = limits.apply_proxy(saved.proxy.as_ref(), login.as_ref()) {
             tracing::error!(%error, "the proxy cannot be used: stores are reached directly");
@@ -128,6 +141,17 @@ impl Limits {
     /// Bytes of cache for all drives together, if a person has set a limit.
     pub fn cache_total_bytes(&self) -> Option<u64> {
         self.saved.lock().cache_total
+    }
+
+    /// Has caches counted too.
+    pub fn count_caches(&self, count: impl Fn(Uuid) -> (u64, u64) + Send + Sync + 'static) {
+        self.caches.lock().push(Box::new(count));
+    }
+
+    /// Bytes in the caches of closed drives and folders, and the number of open ones, without the one of this identity.
+    pub fn others_caches(&self, but_for: Uuid) -> (u64, u64) {
+        let counts = self.caches.lock();
+        counts.iter().map(|count| count(but_for)).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// How programs that scan a drive are treated.
@@ -318,6 +342,21 @@ mod tests {
         assert_eq!(again.set(cache(1 << 20)).expect_err("it is too small").code, Code::Usage);
         again.set(cache(1 << 30)).expect("it is saved");
         assert_eq!(Limits::load(state.path()).cache_bytes(), Some(1 << 30));
+    }
+
+    #[test]
+    fn open_places_share_what_closed_ones_leave() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(share(20 * GIB, (0, 0)), 20 * GIB);
+        assert_eq!(share(20 * GIB, (8 * GIB, 0)), 12 * GIB);
+        assert_eq!(share(20 * GIB, (8 * GIB, 2)), 4 * GIB);
+        assert_eq!(share(20 * GIB, (30 * GIB, 1)), 0);
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let limits = Limits::load(state.path());
+        limits.count_caches(|_| (3, 1));
+        limits.count_caches(|but_for| if but_for.is_nil() { (0, 0) } else { (4, 0) });
+        assert_eq!(limits.others_caches(Uuid::nil()), (3, 1));
+        assert_eq!(limits.others_caches(Uuid::from_u128(1)), (7, 1));
     }
 
     #[test]

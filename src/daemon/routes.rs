@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::sync::Arc;
 
+pub mod devices;
 pub mod folders;
 
 /// A request's JSON; an empty body counts as an object without fields.
@@ -249,7 +250,11 @@ pub async fn pins(State(drives): State<Shared>) -> Response {
 }
 
 pub async fn pins_of(State(drives): State<Shared>, Path(name): Path<String>) -> Response {
-    plain(drives.get(&name).map(|drive| drive.pins()))
+    plain(drives.place(&name).map(|place| place.pins()))
+}
+
+pub async fn entries_at(State(drives): State<Shared>, Query(asked): Query<api::ListDirectory>) -> Response {
+    plain(drives.entries_at(&asked.path).await)
 }
 
 pub async fn pin(State(drives): State<Shared>, Asked(request): Asked<api::PinPaths>) -> Response {

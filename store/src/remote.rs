@@ -197,6 +197,8 @@ pub struct Facts {
     pub keeps_mtime: bool,
     /// One request for the root shows whether anything below it has changed.
     pub root_tag_tells: bool,
+    /// A file that replaces another one does so in one step. Else, for a moment, a listing may show neither of them.
+    pub replaces_at_once: bool,
     /// The largest file, where it is known.
     pub len_max: Option<u64>,
     /// Nothing can be written, and why.

@@ -9,6 +9,8 @@ mod bench;
 mod bus;
 #[path = "../support/guest.rs"]
 mod guest;
+#[path = "../support/own_fuse.rs"]
+mod own_fuse;
 #[path = "../support/programs.rs"]
 mod programs;
 #[path = "../support/writer.rs"]
@@ -19,8 +21,10 @@ mod benchmarks;
 mod collecting;
 mod commits;
 mod damage;
+mod devices;
 mod drive;
 mod fight;
+mod folder_pins;
 mod folders;
 mod guest_drive;
 mod manual;

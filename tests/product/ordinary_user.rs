@@ -2,8 +2,7 @@
 //! test's thread in a mount namespace of its own, where /dev/fuse is open to all users, as a distribution's udev sets it up.
 
 use crate::bench::{Bench, Machine, wait_until};
-use rustix::fs::{FileType, Mode};
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use crate::own_fuse::open_fuse;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -119,17 +118,6 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         let _ = kill_process(self.0, Signal::CONT);
     }
-}
-
-/// Gives the thread, and what it starts, a /dev/fuse that everybody may open.
-fn open_fuse(bench: &Bench) {
-    // SAFETY: this gives the thread its own namespace and working directory, and touches no memory.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
-    let (node, device) = (bench.path("fuse"), rustix::fs::makedev(10, 229));
-    rustix::fs::mknodat(rustix::fs::CWD, &node, FileType::CharacterDevice, Mode::empty(), device).unwrap();
-    fs::set_permissions(&node, Permissions::from_mode(0o666)).unwrap();
-    mount_bind(&node, "/dev/fuse").unwrap();
 }
 
 /// A user's computer on that bus, and some of the user's files.

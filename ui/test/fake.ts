@@ -73,6 +73,7 @@ export const overview = (...drives: Card[]) =>
     attention: 0,
     paused_until: null,
     drives,
+    folders: [],
   }) as unknown as Overview;
 
 export function folder(name: string, changes: Partial<FolderStatus> = {}): FolderStatus {

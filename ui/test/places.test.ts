@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { fileState, pathOf } from '../src/lib/folders';
 import {
   decisionsOf,
-  footOf,
   lineOf,
   needsOf,
   placeOfDrive,
@@ -120,15 +119,6 @@ describe('what is only on this computer', () => {
       text: 'Last uploaded at 12:30.',
     });
     expect(of(placeOfDrive(card('a')), placeOfFolder(folder('b', { unsent: true }))).tone).toBe('waiting');
-  });
-
-  it('is in the line at the foot, with folders too', () => {
-    const overview = { line: 'All changes uploaded', tone: 'safe' as const };
-    const unsent = of(placeOfFolder(folder('b', { dirty_bytes: MIB })));
-    expect(footOf(overview, 1, [], unsent)).toEqual(overview);
-    expect(footOf(overview, 1, [folder('b', { dirty_bytes: MIB })], unsent).line).toBe('1 MiB only on this computer');
-    // The daemon's line would say that there are no drives.
-    expect(footOf(overview, 0, [folder('b')], of(placeOfFolder(folder('b')))).line).toBe('Everything is uploaded');
   });
 
   it('has a rate and a time only if they are known', () => {

@@ -27,14 +27,14 @@ Examples:
   holdall wait film.mkv --ready 20% && mpv film.mkv
   holdall wait ~/Holdall/work/data --timeout 5min";
 
-/// Files, or a whole drive.
+/// Files, or a whole drive or folder.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["paths", "drive"]))]
 pub struct Which {
-    /// Files and folders on open drives
+    /// Files and directories on open drives and in open folders
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// All of this drive
+    /// All of this drive or folder
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub drive: Option<String>,
 }
@@ -62,7 +62,7 @@ pub struct Pin {
 /// `wait`.
 #[derive(Debug, Args)]
 pub struct Wait {
-    /// A file or a folder on an open drive
+    /// A file or directory on an open drive or in an open folder
     pub path: PathBuf,
     /// How much of it to wait for
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "100%")]

@@ -68,7 +68,13 @@ fn unreadable(pin: &Pin) -> String {
 
 /// The pins that were removed.
 pub fn unpinned(pins: &[Pin]) -> String {
-    let line = |pin: &Pin| format!("{} is no longer kept; it stays until the space is needed", shown(pin));
+    let line = |pin: &Pin| match pin.ready_bytes {
+        0 => format!("{} is no longer kept", shown(pin)),
+        bytes => {
+            let left = format_bytes(bytes);
+            format!("{} is no longer kept; {left} of it stays here until the space is needed", shown(pin))
+        }
+    };
     pins.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

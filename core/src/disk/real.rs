@@ -131,6 +131,11 @@ impl DiskFile for LocalFile {
         self.file.set_len(len)
     }
 
+    fn reserve(&self, range: Range<u64>) -> io::Result<()> {
+        let len = range.end - range.start;
+        Ok(rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, len)?)
+    }
+
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let len = range.end - range.start;

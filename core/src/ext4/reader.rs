@@ -1,7 +1,7 @@
 //! Reads the files of an ext4 file system without mounting it: directories, data, links, attributes.
 //!
 //! A version of a drive is a cut through a mounted file system, so its newest metadata may be only in ext4's journal. The journal is
-//! replayed first, in memory (`reader/journal.rs`): from then on a block that the journal has is read there. Nothing is written.
+//! replayed first, in memory ([`journal`]): from then on a block that the journal has is read there. Nothing is written.
 //!
 //! Nothing that is read is trusted. Every number is checked against the size of the file system, every checksum is checked, and every loop
 //! is bounded. A structure that does not check is an error, never an empty file: whoever copies from here must not lose data in silence.

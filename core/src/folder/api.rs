@@ -71,6 +71,15 @@ pub struct Access {
     pub may_pass_through: bool,
 }
 
+/// The kernel's request that an operation answers. The default stands for none: nobody asks again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number. Each mount counts its own; 0: none.
+    pub request: u64,
+    /// The kernel has sent it before, to a daemon that was killed. It may have been done then, and is not done twice.
+    pub is_repeated: bool,
+}
+
 /// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 mod handles;
 mod inner;
+mod taken;
 #[cfg(test)]
 mod tests;
 
@@ -124,6 +125,14 @@ impl Contents {
         self.install_new(ino)
     }
 
+    /// Begins one that is a single hole, written last at `mtime`. The inode has none.
+    pub fn create_sparse(&self, ino: Ino, len: u64, mtime: Time) -> io::Result<()> {
+        let file = self.begin_new(ino)?;
+        file.set_len(len)?;
+        file.set_mtime(mtime)?;
+        self.install_new(ino)
+    }
+
     /// Begins one with a copy of `from`, which has `len` bytes and was written last at `mtime`, in place of one that is there. Its bytes are
     /// durable; its name is after the next sync.
     pub async fn copy_from(
@@ -184,6 +193,11 @@ impl Contents {
         self.inner.writer(ino)?.set_len(len)
     }
 
+    /// Takes the space of a range. Bytes and length stay.
+    pub fn reserve(&self, ino: Ino, range: std::ops::Range<u64>) -> io::Result<()> {
+        self.inner.writer(ino)?.reserve(range)
+    }
+
     /// Makes a range read as zeros and frees its space. Never extends the file.
     pub fn punch(&self, ino: Ino, range: std::ops::Range<u64>) -> io::Result<()> {
         self.inner.writer(ino)?.punch(range)
@@ -197,7 +211,9 @@ impl Contents {
     /// What the local disk says of it.
     pub fn stat(&self, ino: Ino) -> io::Result<ContentStat> {
         let file = self.inner.files.open_to_read(&name_of(ino))?;
-        Ok(ContentStat { len: file.len()?, mtime: file.mtime()?, taken: file.allocated()? })
+        let stat = ContentStat { len: file.len()?, mtime: file.mtime()?, taken: file.allocated()? };
+        self.inner.taken.is_seen(ino, stat.taken);
+        Ok(stat)
     }
 
     /// Makes its bytes and its name durable. After a failure the content is condemned: every later sync fails too until it is begun anew.
@@ -271,10 +287,19 @@ impl Contents {
         Ok(name)
     }
 
-    /// Bytes of the local disk that all of them take. Looks at each.
+    /// Bytes that may still be written to the local disk.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.inner.files.free_bytes()
+    }
+
+    /// How many are kept for people under names of their own.
+    pub fn count_aside(&self) -> io::Result<u64> {
+        Ok(self.inner.files.list()?.iter().filter(|name| name.starts_with(ASIDE)).count() as u64)
+    }
+
+    /// Bytes of the local disk that all of them take. Cheap: looks only at those that may have changed since the last time.
     pub fn taken_bytes(&self) -> u64 {
-        let sizes =
-            self.all().unwrap_or_default().into_iter().map(|ino| self.inner.files.size_of(&name_of(ino)));
-        sizes.filter_map(|size| Some(size.ok()?.allocated)).sum()
+        let size = |ino: Ino| Some(self.inner.files.size_of(&name_of(ino)).ok()?.allocated);
+        self.inner.taken.sum(|| self.all().unwrap_or_default(), size, |ino| self.inner.is_watched(ino))
     }
 }

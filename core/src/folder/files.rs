@@ -4,7 +4,7 @@
 //! local file becomes the inode's content: by name alone, so that a program that has it open by passthrough sees the same file.
 
 use super::api::{
-    Access, Allocate, Attributes, Changes, FolderError, Handle, OpenMode, Opened, Seek, SetTime,
+    Access, Allocate, Asked, Attributes, Changes, FolderError, Handle, OpenMode, Opened, Seek, SetTime,
 };
 use super::modes::Mode;
 use super::names::{begins_to_differ, check_may_change, now};
@@ -15,7 +15,7 @@ use super::spans::Span;
 use super::step::Step;
 use super::view::mtime_of;
 use crate::clock::now_ms;
-use crate::device::{Piece, ReadLease};
+use crate::device::ReadLease;
 use crate::disk::DiskFile;
 use crate::pull::Class;
 use crate::store::remote::{Kind, Meta, Version};
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// How often a file's bytes are brought here again that are evicted meanwhile.
 const TRIES: u32 = 4;
-/// Zeros are written in pieces of this many bytes.
-const ZEROS: usize = 1 << 20;
 
 /// Where the bytes of a content come from that was made for an opening.
 enum Bytes {
@@ -36,6 +34,8 @@ enum Bytes {
     New,
     /// They are those of this version of the remote, which was in the cache.
     Of(Version),
+    /// They are those of this version of the remote, and stay there.
+    Over(Version),
 }
 
 impl Shared {
@@ -52,7 +52,12 @@ impl Shared {
     /// inode's turn.
     pub async fn give(&self, ino: Ino, version: &Version) -> Result<(), FolderError> {
         let span = self.copy.span_of(ino, version)?;
-        self.contents.give(&self.copy, ino, &span).await?;
+        match self.overlays.base_of(ino) {
+            // What is here of it is not all of it.
+            Some(_) => self.contents.remove(ino)?,
+            None => self.contents.give(&self.copy, ino, &span).await?,
+        }
+        self.overlays.forget(ino);
         if self.opens.is_open(ino) && self.copy.keep_open(&span) {
             let surplus = self.opens.keep(ino, span);
             surplus.iter().for_each(|span| self.copy.keep_no_more(span));
@@ -67,7 +72,9 @@ impl Shared {
             && error.kind() != ErrorKind::NotFound
         {
             tracing::warn!(%ino, %error, "the bytes of a removed file stay on the local disk until the folder is opened again");
+            return;
         }
+        self.overlays.forget(ino);
     }
 }
 
@@ -78,12 +85,21 @@ impl Folder {
         mode: u32,
         access: Access,
         is_new: bool,
+        asked: Asked,
     ) -> Result<(Attributes, Opened), FolderError> {
+        if let Some((ino, opened)) = self.opened_before(asked)? {
+            return Ok((self.shared.attributes_of(ino)?, opened));
+        }
+        if let Some(Some(ino)) = self.answered(asked) {
+            let _turn = self.shared.turns.of(ino).await;
+            let opened = self.open_to_write(ino, access, asked).await?;
+            return Ok((self.shared.attributes_of(ino)?, opened));
+        }
         self.check_new_file(&place).await?;
         match self.find(&place).await? {
             Some(_) if is_new => return Err(FolderError::Exists),
             Some((ino, _)) => {
-                let opened = self.open_at(ino, access).await?;
+                let opened = self.open_at(ino, access, asked).await?;
                 return Ok((self.shared.attributes_of(ino)?, opened));
             }
             None => {}
@@ -95,15 +111,36 @@ impl Folder {
         // Its bytes are recorded once they are durable.
         let made = Node::made(Kind::File, place, meta, now_ms());
         let node = Node { content: None, may_be_written: true, ..made };
-        if let Err(error) = self.record_new(ino, node) {
+        if let Err(error) = self.record_new(ino, node, asked) {
             self.shared.forget_content(ino);
             return Err(error);
         }
-        let opened = self.add_open_to_write(ino, access)?;
+        let opened = self.add_open_to_write(ino, access, asked)?;
         Ok((self.shared.attributes_of(ino)?, opened))
     }
 
-    pub(super) async fn open_at(&self, ino: Ino, access: Access) -> Result<Opened, FolderError> {
+    /// What the kernel's request has opened already, if it was sent before.
+    fn opened_before(&self, asked: Asked) -> Result<Option<(Ino, Opened)>, FolderError> {
+        let handle = Handle(asked.request);
+        let Some((open, passed)) = self.shared.opens.again(handle).filter(|_| asked.is_repeated) else {
+            return Ok(None);
+        };
+        let how = match passed.as_ref().and_then(|file| file.as_file()) {
+            Some(file) => OpenMode::PassedThrough(Arc::new(file.try_clone()?)),
+            None => OpenMode::Served { keeps_cache: false },
+        };
+        Ok(Some((open.ino, Opened { handle, how })))
+    }
+
+    pub(super) async fn open_at(
+        &self,
+        ino: Ino,
+        access: Access,
+        asked: Asked,
+    ) -> Result<Opened, FolderError> {
+        if let Some((_, opened)) = self.opened_before(asked)? {
+            return Ok(opened);
+        }
         if !self.shared.opens.is_open(ino)
             && !self.shared.contents.has(ino)
             && let Some(known) = self.shared.known_of(ino)?
@@ -125,31 +162,31 @@ impl Folder {
             }
         }
         match access.writes || access.truncates {
-            true => self.open_to_write(ino, access).await,
-            false => self.open_to_read(ino, access),
+            true => self.open_to_write(ino, access, asked).await,
+            false => self.open_to_read(ino, access, asked),
         }
     }
 
-    fn open_to_read(&self, ino: Ino, access: Access) -> Result<Opened, FolderError> {
+    fn open_to_read(&self, ino: Ino, access: Access, asked: Asked) -> Result<Opened, FolderError> {
         match self.shared.contents.has(ino) {
-            true => self.add_open(ino, access, None),
+            true => self.add_open(ino, access, None, asked),
             false => {
                 let span = self.shared.span_of(ino)?;
-                self.add_open(ino, access, Some(span))
+                self.add_open(ino, access, Some(span), asked)
             }
         }
     }
 
-    async fn open_to_write(&self, ino: Ino, access: Access) -> Result<Opened, FolderError> {
+    async fn open_to_write(&self, ino: Ino, access: Access, asked: Asked) -> Result<Opened, FolderError> {
         self.shared.check_writable()?;
         if self.shared.opens.is_unlinked(ino) {
-            return self.add_open(ino, Access { writes: true, ..access }, None);
+            return self.add_open(ino, Access { writes: true, ..access }, None, asked);
         }
         for _ in 0..TRIES {
             check_may_change(&self.shared.node_or_remote(ino)?)?;
             let bytes = self.has_content(ino, access.truncates).await?;
             match self.may_be_written(ino, &bytes) {
-                Ok(()) => return self.add_open_to_write(ino, access),
+                Ok(()) => return self.add_open_to_write(ino, access, asked),
                 Err(error) => {
                     self.take_back(ino, bytes).await;
                     if error != FolderError::Stale || self.shared.opens.is_open(ino) {
@@ -161,8 +198,8 @@ impl Folder {
         Err(FolderError::Unavailable("the file changes at the server faster than it can be opened".into()))
     }
 
-    fn add_open_to_write(&self, ino: Ino, access: Access) -> Result<Opened, FolderError> {
-        let opened = self.add_open(ino, Access { writes: true, ..access }, None);
+    fn add_open_to_write(&self, ino: Ino, access: Access, asked: Asked) -> Result<Opened, FolderError> {
+        let opened = self.add_open(ino, Access { writes: true, ..access }, None, asked);
         if opened.is_err() {
             // Nobody has it open, and nothing else says that it rests.
             self.outbox.released(ino);
@@ -175,7 +212,7 @@ impl Folder {
         let shared = &self.shared;
         if shared.contents.has(ino) {
             if is_emptied {
-                shared.contents.set_len(ino, 0)?;
+                shared.set_content_len(ino, 0).await?;
             }
             return Ok(Bytes::WereHere);
         }
@@ -188,6 +225,15 @@ impl Folder {
         let span = shared.span_of(ino)?;
         let meta = known.filter(|known| known.version == *span.version()).and_then(|known| known.meta);
         let mtime = mtime_of(span.version(), meta.as_ref());
+        // A program that has it by passthrough needs all of it in one local file.
+        if span.len() > shared.whole_up_to && !shared.copy.is_whole(&span) && !shared.opens.is_passed(ino) {
+            shared.begin_overlay(ino, span.version(), mtime)?;
+            shared.opens.has_content(ino);
+            if is_emptied {
+                shared.set_content_len(ino, 0).await?;
+            }
+            return Ok(Bytes::Over(span.version().clone()));
+        }
         for _ in 0..TRIES {
             if shared.copy.make_whole(&span, Class::Reader).await? && shared.copy.keep_open(&span) {
                 let brought = shared.contents.bring(&shared.copy, &span, mtime).await;
@@ -211,7 +257,7 @@ impl Folder {
             if node.local.is_none() {
                 return Err(FolderError::NotFound);
             }
-            if let Bytes::Of(version) = bytes
+            if let Bytes::Of(version) | Bytes::Over(version) = bytes
                 && node.remote.as_ref().is_none_or(|known| known.version != *version)
             {
                 return Err(FolderError::Stale);
@@ -226,6 +272,10 @@ impl Folder {
         match bytes {
             Bytes::WereHere => {}
             Bytes::New => self.shared.forget_content(ino),
+            Bytes::Over(version) => {
+                self.shared.forget_content(ino);
+                self.shared.opens.became(ino, &version);
+            }
             Bytes::Of(version) => {
                 if let Err(error) = self.shared.give(ino, &version).await {
                     tracing::warn!(%ino, %error, "a file that could not be opened for writing is downloaded again");
@@ -236,11 +286,19 @@ impl Folder {
     }
 
     /// Adds the opening, in the mode that the inode is in, or can be in.
-    fn add_open(&self, ino: Ino, access: Access, span: Option<Arc<Span>>) -> Result<Opened, FolderError> {
+    fn add_open(
+        &self,
+        ino: Ino,
+        access: Access,
+        span: Option<Arc<Span>>,
+        asked: Asked,
+    ) -> Result<Opened, FolderError> {
         let shared = &self.shared;
         let (mut kept, version) = (None, span.as_ref().map(|span| span.version().clone()));
         let local: Option<Arc<dyn DiskFile>> = match (span, access.may_pass_through) {
             (_, false) => None,
+            // The kernel would see holes where the remote's bytes are.
+            (None, true) if shared.overlays.base_of(ino).is_some() => None,
             (None, true) => Some(shared.contents.reader(ino)?),
             (Some(span), true) if shared.copy.keep_open(&span) => {
                 let file = shared.copy.file_of(&span).inspect_err(|_| shared.copy.keep_no_more(&span))?;
@@ -250,7 +308,7 @@ impl Folder {
             (Some(_), true) => None,
         };
         let local = local.filter(|file| file.as_file().is_some());
-        let added = shared.opens.add(ino, access.writes, version, local, kept);
+        let added = shared.opens.add(asked.request, ino, access.writes, version, local, kept);
         added.surplus.iter().for_each(|span| shared.copy.keep_no_more(span));
         let handle = added.handle;
         let how = match (added.mode, added.local.as_ref().and_then(|file| file.as_file())) {
@@ -293,18 +351,10 @@ impl Folder {
                     read => return Ok(read?),
                 }
             }
-            match self.shared.contents.reader(ino) {
-                Ok(file) => {
-                    let end = end.min(file.len()?);
-                    let pieces = match end > offset {
-                        true => vec![Piece::File { file, offset, len: end - offset, by_reference: false }],
-                        false => Vec::new(),
-                    };
-                    return Ok(ReadLease::new(pieces, ()));
-                }
+            match self.shared.read_content(ino, offset..end).await {
                 // It has just been given to the cache.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
+                Err(_) if !self.shared.contents.has(ino) => {}
+                read => return read,
             }
         }
         Err(FolderError::Unavailable("the file's bytes move faster than they can be read".into()))
@@ -315,13 +365,13 @@ impl Folder {
         open.map(|open| open.ino).ok_or(FolderError::BadHandle)
     }
 
-    pub(super) fn write_at(&self, handle: Handle, offset: u64, data: &Data) -> Result<(), FolderError> {
+    pub(super) async fn write_at(&self, handle: Handle, offset: u64, data: &Data) -> Result<(), FolderError> {
         let ino = self.writer(handle)?;
         let end = offset.checked_add(data.len() as u64).ok_or(FolderError::TooLarge)?;
         if self.shared.remote.facts().len_max.is_some_and(|most| end > most) {
             return Err(FolderError::TooLarge);
         }
-        Ok(self.shared.contents.write_at(ino, data, offset)?)
+        self.shared.write_content(ino, offset, data).await
     }
 
     pub(super) async fn sync_handle(&self, handle: Handle) -> Result<(), FolderError> {
@@ -330,7 +380,7 @@ impl Folder {
             return Ok(());
         }
         if self.shared.opens.is_unlinked(open.ino) {
-            return Ok(self.shared.contents.sync(open.ino).await?);
+            return self.shared.sync_content(open.ino).await.map(drop);
         }
         self.outbox.note_written(open.ino).await?;
         self.shared.ledger.sync().await?;
@@ -358,26 +408,20 @@ impl Folder {
     ) -> Result<(), FolderError> {
         let ino = self.writer(handle)?;
         let end = offset.checked_add(len).ok_or(FolderError::TooLarge)?;
-        let now = self.shared.contents.stat(ino)?.len;
-        let grows = matches!(how, Allocate::Extend | Allocate::Zero) && end > now;
-        if grows {
-            self.shared.contents.set_len(ino, end)?;
-        }
+        let range = offset..end;
         match how {
-            Allocate::Extend => Ok(()),
-            Allocate::KeepLen => {
-                Err(FolderError::Unsupported("space behind the end of a file cannot be reserved"))
+            Allocate::Extend | Allocate::KeepLen => {
+                self.shared.reserve_in_content(ino, range.clone()).await?
             }
             Allocate::Punch | Allocate::Zero | Allocate::ZeroKeepLen => {
-                let zeros = vec![0; ZEROS];
-                let (mut at, end) = (offset, end.min(now));
-                while at < end {
-                    let part = (end - at).min(ZEROS as u64);
-                    self.shared.contents.write_at(ino, &zeros[..part as usize], at)?;
-                    at += part;
-                }
-                Ok(())
+                self.shared.punch_content(ino, range.clone()).await?;
             }
+        }
+        match how {
+            Allocate::Extend | Allocate::Zero if end > self.shared.contents.stat(ino)?.len => {
+                self.shared.set_content_len(ino, end).await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -396,8 +440,7 @@ impl Folder {
             // What is not here may be anything: all of it counts as data.
             return Ok(Some(if what == Seek::Data { offset } else { len }));
         }
-        let file = self.shared.contents.reader(ino)?;
-        let data = file.next_data(offset)?;
+        let data = self.shared.next_data_of_content(ino, offset, len)?;
         Ok(match (what, data) {
             (Seek::Data, None) => None,
             (Seek::Data, Some(data)) => Some(data.start.max(offset)),
@@ -416,7 +459,7 @@ impl Folder {
         }
         let is_unlinked = self.shared.opens.is_unlinked(ino);
         if let Some(mode) = changes.mode.filter(|_| !is_unlinked) {
-            self.change_meta(ino, |meta| {
+            self.change_meta(ino, Asked::default(), |meta| {
                 meta.mode = Some(mode & 0o7777);
                 Ok(())
             })
@@ -433,7 +476,7 @@ impl Folder {
                 self.shared.contents.set_mtime(ino, mtime)?;
             }
             if !is_unlinked {
-                self.change_meta(ino, |meta| {
+                self.change_meta(ino, Asked::default(), |meta| {
                     meta.mtime = Some(mtime);
                     Ok(())
                 })
@@ -455,13 +498,13 @@ impl Folder {
         {
             let _turn = self.shared.turns.of(ino).await;
             if self.shared.opens.is_open_to_write(ino) || self.shared.opens.is_unlinked(ino) {
-                return Ok(self.shared.contents.set_len(ino, len)?);
+                return self.shared.set_content_len(ino, len).await;
             }
         }
         let access = Access { writes: true, truncates: len == 0, may_pass_through: false };
-        let opened = self.open_at(ino, access).await?;
-        let set = self.shared.contents.set_len(ino, len);
+        let opened = self.open_at(ino, access, Asked::default()).await?;
+        let set = self.shared.set_content_len(ino, len).await;
         self.release(opened.handle);
-        Ok(set?)
+        set
     }
 }

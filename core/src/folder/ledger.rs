@@ -19,6 +19,7 @@ use boot::Boot;
 use parking_lot::{Mutex, RwLock};
 use parts::{Part, Sizes};
 use record::{StepRecord, Steps};
+use requests::Requests;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ mod files;
 mod open;
 mod parts;
 mod record;
+mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +87,8 @@ pub struct Ledger {
 
 struct State {
     tree: Tree,
+    /// What the kernel may ask for again.
+    requests: Requests,
     /// The highest number that any record has named.
     highest: Ino,
     /// Bytes of the log's files when they were looked at last.
@@ -130,6 +134,7 @@ impl Ledger {
             state.tree.apply(&adopted.undo);
             return Err(error);
         }
+        state.requests.note(adopted.step.request, adopted.step.made);
         state.highest = state.highest.max(highest_in(&adopted.step));
         self.note_use(state);
         self.changes.send_modify(|changes| *changes += 1);
@@ -176,6 +181,20 @@ impl Ledger {
             self.tidy_wanted.notify_one();
         }
         state.used_bytes = used;
+    }
+
+    /// What a request of the kernel has made, if a step answered it before: then it is not done again.
+    pub fn answer(&self, request: u64) -> Option<Option<Ino>> {
+        self.state.read().requests.answer(request)
+    }
+
+    /// The kernel counts its requests anew: what was answered so far counts no longer.
+    pub fn forget_requests(&self) -> Result<(), LedgerError> {
+        let state = &mut *self.state.write();
+        match state.requests.is_empty() {
+            true => Ok(()),
+            false => self.make(state, Step { request: requests::FORGETS, ..Step::default() }),
+        }
     }
 
     /// Makes durable what was changed before the call.

@@ -236,6 +236,22 @@ impl LocalCopy {
         self.cache.evict(chunks, |blocks| self.cache.residents().must_stay(blocks)).await
     }
 
+    /// Bytes of these blocks that are not here.
+    pub(super) fn missing_bytes(&self, blocks: BlockRange) -> u64 {
+        (blocks.count() - self.cache.valid().count(blocks)) * BLOCK_BYTES
+    }
+
+    /// Pulls what is missing of these blocks.
+    pub(super) async fn pull(&self, class: Class, blocks: &[BlockRange]) -> Result<(), ReadFailure> {
+        self.check_open()?;
+        Ok(self.puller.pull_all(class, blocks).await?)
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.room.limit()
+    }
+
     /// Sets the limit in bytes. Evicts at once what exceeds it.
     pub fn set_limit(&self, bytes: u64) {
         self.room.set_limit(bytes);

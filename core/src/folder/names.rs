@@ -1,6 +1,6 @@
 //! Operations on names: make, rename, remove, list.
 
-use super::api::{Attributes, DirectoryEntry, FolderError, Renaming};
+use super::api::{Asked, Attributes, DirectoryEntry, FolderError, Renaming};
 use super::entries::{Cookie, Row};
 use super::node::{Ino, Known, MetaHere, Node, Place};
 use super::open_folder::Folder;
@@ -19,6 +19,8 @@ const STEP_ROWS: usize = 512;
 /// How often a part of a listing is read again because names in it changed meanwhile: a program that never stops changing them must not
 /// keep others from listing.
 const LISTING_TRIES: usize = 8;
+/// How often a name is looked up again whose inode was replaced meanwhile.
+const LOOK_TRIES: usize = 4;
 
 /// Names of a directory that were made or moved here, in the order of its listing.
 struct HereAfter {
@@ -86,10 +88,28 @@ fn check_name(name: &Name) -> Result<(), FolderError> {
 
 impl Folder {
     /// What a name stands for; `None`: nothing.
+    ///
+    /// A listing may give the name another inode between two steps of a look-up. That the old one is not found then says nothing of the name.
     pub(super) async fn find(&self, place: &Place) -> Result<Option<(Ino, Node)>, FolderError> {
-        if place.parent != Ino::ROOT && self.shared.kind_of(place.parent)? != Kind::Directory {
-            return Err(FolderError::NotDirectory);
+        if place.parent != Ino::ROOT {
+            match self.shared.kind_of(place.parent) {
+                Ok(Kind::Directory) => {}
+                Ok(Kind::File | Kind::Link) => return Err(FolderError::NotDirectory),
+                // The number has no name any longer; the path may lead to another one.
+                Err(FolderError::NotFound) => return Err(FolderError::Stale),
+                Err(error) => return Err(error),
+            }
         }
+        for _ in 1..LOOK_TRIES {
+            match self.find_once(place).await {
+                Err(FolderError::NotFound) => {}
+                found => return found,
+            }
+        }
+        self.find_once(place).await
+    }
+
+    async fn find_once(&self, place: &Place) -> Result<Option<(Ino, Node)>, FolderError> {
         let seen = match self.shared.see(place)? {
             Seen::Node(ino) => Seen::Node(ino),
             _ => {
@@ -138,39 +158,67 @@ impl Folder {
         self.shared.attributes_of(ino)
     }
 
+    /// What a request has made, if the kernel has sent it before and it was done then.
+    pub(super) fn answered(&self, asked: Asked) -> Option<Option<Ino>> {
+        if !asked.is_repeated || planted::has(Bug::RequestDoneTwice) {
+            return None;
+        }
+        self.shared.ledger.answer(asked.request)
+    }
+
     /// A new inode's node, recorded. Fails if the name is taken by now.
-    pub(super) fn record_new(&self, ino: Ino, node: Node) -> Result<(), FolderError> {
+    pub(super) fn record_new(&self, ino: Ino, node: Node, asked: Asked) -> Result<(), FolderError> {
         let place = node.local.clone().expect("what is made has a name");
         self.shared.ledger.change(|tree| {
             if tree.here(&place).is_some() {
                 return Err(FolderError::Exists);
             }
-            Ok((self.shared.with_parents(tree, Step::one(ino, Some(node)))?, ()))
+            let step = Step { request: asked.request, made: Some(ino), ..Step::one(ino, Some(node)) };
+            Ok((self.shared.with_parents(tree, step)?, ()))
         })
     }
 
-    async fn make(&self, place: Place, kind: Kind, meta: Meta) -> Result<Attributes, FolderError> {
+    async fn make(
+        &self,
+        place: Place,
+        kind: Kind,
+        meta: Meta,
+        asked: Asked,
+    ) -> Result<Attributes, FolderError> {
+        if let Some(Some(ino)) = self.answered(asked) {
+            return self.shared.attributes_of(ino);
+        }
         self.shared.check_writable()?;
         check_name(&place.name)?;
         if self.find(&place).await?.is_some() {
             return Err(FolderError::Exists);
         }
         let ino = self.shared.inodes.fresh()?;
-        self.record_new(ino, Node::made(kind, place, meta, now_ms()))?;
+        self.record_new(ino, Node::made(kind, place, meta, now_ms()), asked)?;
         self.shared.attributes_of(ino)
     }
 
-    pub(super) async fn make_directory_at(&self, place: Place, mode: u32) -> Result<Attributes, FolderError> {
+    pub(super) async fn make_directory_at(
+        &self,
+        place: Place,
+        mode: u32,
+        asked: Asked,
+    ) -> Result<Attributes, FolderError> {
         let meta = Meta { mode: Some(mode & 0o7777), mtime: Some(now()), ..Meta::default() };
-        self.make(place, Kind::Directory, meta).await
+        self.make(place, Kind::Directory, meta, asked).await
     }
 
-    pub(super) async fn make_link_at(&self, place: Place, target: &str) -> Result<Attributes, FolderError> {
+    pub(super) async fn make_link_at(
+        &self,
+        place: Place,
+        target: &str,
+        asked: Asked,
+    ) -> Result<Attributes, FolderError> {
         if target.is_empty() || target.len() > TARGET_BYTES_MAX || target.contains('\0') {
             return Err(FolderError::NameTooLong);
         }
         let meta = Meta { mtime: Some(now()), link: Some(target.to_owned()), ..Meta::default() };
-        self.make(place, Kind::Link, meta).await
+        self.make(place, Kind::Link, meta, asked).await
     }
 
     pub(super) async fn check_new_file(&self, place: &Place) -> Result<(), FolderError> {
@@ -178,7 +226,16 @@ impl Folder {
         check_name(&place.name)
     }
 
-    pub(super) async fn rename_to(&self, from: Place, to: Place, how: Renaming) -> Result<(), FolderError> {
+    pub(super) async fn rename_to(
+        &self,
+        from: Place,
+        to: Place,
+        how: Renaming,
+        asked: Asked,
+    ) -> Result<(), FolderError> {
+        if self.answered(asked).is_some() {
+            return self.pins_follow(&from, &to).await;
+        }
         self.shared.check_writable()?;
         check_name(&to.name)?;
         let (ino, source) = self.existing(&from).await?;
@@ -226,36 +283,47 @@ impl Folder {
             } else if tree.here(&to).is_some() {
                 return Err(FolderError::Exists);
             }
-            Ok((self.shared.with_parents(tree, Step { request: 0, states })?, ()))
+            let step = Step { request: asked.request, ..Step::of(states) };
+            Ok((self.shared.with_parents(tree, step)?, ()))
         })?;
         if let Some((other, _)) = replaced.filter(|_| !is_exchange) {
             self.shared.lost_name(other);
         }
+        self.pins_follow(&from, &to).await
+    }
+
+    async fn pins_follow(&self, from: &Place, to: &Place) -> Result<(), FolderError> {
         let (above_from, above_to) = (self.shared.path_here(from.parent), self.shared.path_here(to.parent));
         self.pins.renamed(&joined(&above_from, &from.name), &joined(&above_to, &to.name)).await;
         Ok(())
     }
 
-    pub(super) async fn unlink_at(&self, place: Place) -> Result<(), FolderError> {
+    pub(super) async fn unlink_at(&self, place: Place, asked: Asked) -> Result<(), FolderError> {
+        if self.answered(asked).is_some() {
+            return Ok(());
+        }
         let (ino, node) = self.existing(&place).await?;
         if node.kind == Kind::Directory {
             return Err(FolderError::IsDirectory);
         }
-        self.remove(ino, &node, &place)?;
+        self.remove(ino, &node, &place, asked)?;
         self.shared.lost_name(ino);
         Ok(())
     }
 
-    pub(super) async fn remove_directory_at(&self, place: Place) -> Result<(), FolderError> {
+    pub(super) async fn remove_directory_at(&self, place: Place, asked: Asked) -> Result<(), FolderError> {
+        if self.answered(asked).is_some() {
+            return Ok(());
+        }
         let (ino, node) = self.existing(&place).await?;
         if node.kind != Kind::Directory {
             return Err(FolderError::NotDirectory);
         }
         self.check_empty(ino).await?;
-        self.remove(ino, &node, &place)
+        self.remove(ino, &node, &place, asked)
     }
 
-    fn remove(&self, ino: Ino, node: &Node, place: &Place) -> Result<(), FolderError> {
+    fn remove(&self, ino: Ino, node: &Node, place: &Place, asked: Asked) -> Result<(), FolderError> {
         self.shared.check_writable()?;
         check_may_change(node)?;
         self.shared.ledger.change(|tree| {
@@ -266,7 +334,8 @@ impl Folder {
             if node.kind == Kind::Directory && tree.names_in(ino).next().is_some() {
                 return Err(FolderError::NotEmpty);
             }
-            Ok((self.shared.with_parents(tree, Step::one(ino, Some(nameless(node))))?, ()))
+            let step = Step { request: asked.request, ..Step::one(ino, Some(nameless(node))) };
+            Ok((self.shared.with_parents(tree, step)?, ()))
         })
     }
 
@@ -413,10 +482,14 @@ impl Folder {
     pub(super) async fn change_meta(
         &self,
         ino: Ino,
+        asked: Asked,
         change: impl FnOnce(&mut Meta) -> Result<(), FolderError>,
     ) -> Result<(), FolderError> {
         if ino == Ino::ROOT {
             return Err(FolderError::Unsupported("the folder's top directory has no attributes of its own"));
+        }
+        if self.answered(asked).is_some() {
+            return Ok(());
         }
         self.shared.check_writable()?;
         let meta = self.meta_of(ino).await?;
@@ -430,7 +503,8 @@ impl Folder {
             let mut meta = node.meta_here().cloned().unwrap_or(meta);
             change(&mut meta)?;
             let node = Node { meta: Some(MetaHere { generation, meta }), ..node };
-            Ok((self.shared.with_parents(tree, Step::one(ino, Some(node)))?, ()))
+            let step = Step { request: asked.request, ..Step::one(ino, Some(node)) };
+            Ok((self.shared.with_parents(tree, step)?, ()))
         })
     }
 

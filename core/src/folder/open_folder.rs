@@ -10,6 +10,7 @@ use super::local_copy::{Environment, LocalCopy};
 use super::node::{Ino, Place};
 use super::opens::{Opens, Survivor};
 use super::outbox::Outbox;
+use super::overlay::Overlays;
 use super::pins::Pins;
 use super::recover::Recovered;
 use super::refresh::Refresher;
@@ -42,6 +43,11 @@ pub struct FolderEnvironment {
     pub remote: Arc<dyn Remote>,
     /// How much of the local disk what can be downloaded again may take, in bytes.
     pub cache_bytes: u64,
+    /// Files up to this length, in bytes, are brought here as a whole before a program may write to them. Of longer ones only what is
+    /// written is here.
+    pub whole_up_to: u64,
+    /// This device, for names that no other device makes.
+    pub device: Uuid,
     /// The name of this device, for names of conflicts.
     pub device_name: String,
     /// Why nothing may be written, if so.
@@ -132,12 +138,17 @@ impl Folder {
             folder,
             remote,
             cache_bytes,
+            whole_up_to,
+            device,
             device_name,
             read_only,
             has_outlived,
         } = environment;
         let ledger = Ledger::open(disk.clone(), folder).await?;
         let was_cut = ledger.was_cut();
+        if !has_outlived || was_cut {
+            ledger.forget_requests()?;
+        }
         let unusable = |error: super::entries::EntriesError| OpenError::Local(error.to_string());
         let entries = Arc::new(Entries::open(&database, folder).map_err(unusable)?);
         let (gone, mut gone_spans) = mpsc::unbounded_channel();
@@ -152,6 +163,7 @@ impl Folder {
             cache_bytes,
         };
         let copy = LocalCopy::open(environment).await?;
+        let overlays = Overlays::new(files.clone());
         let contents = Contents::new(files);
         let known = entries.highest().map_err(unusable)?.unwrap_or(Ino::ROOT);
         let here = contents.all()?.into_iter().max().unwrap_or(Ino::ROOT);
@@ -161,11 +173,13 @@ impl Folder {
         let _ = paths.inodes.set(inodes.clone());
         let (stale, stale_names) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
-            device: device_number(&device_name, folder),
+            device: device_number(device, folder),
             read_only: read_only.or_else(|| remote.facts().read_only.clone()),
             remote,
             ledger,
             contents,
+            overlays,
+            whole_up_to,
             copy,
             entries,
             inodes,
@@ -254,6 +268,39 @@ impl Folder {
         }
     }
 
+    /// Local files that a crash has left of changes that nothing is known of. They are kept for people, and exist nowhere else.
+    pub fn set_aside(&self) -> Result<u64, FolderError> {
+        Ok(self.shared.contents.count_aside()?)
+    }
+
+    /// Files and directories that are not, or may not be, at the remote as they are here: by the log, whatever anybody was shown.
+    pub fn unsent(&self) -> u64 {
+        let unsent = |tree: &super::tree::Tree| {
+            tree.nodes().filter(|(_, node)| node.differs() || node.may_be_written).count() as u64
+        };
+        self.shared.ledger.read(unsent)
+    }
+
+    /// How much of the local disk what can be downloaded again may take, in bytes.
+    pub fn cache_limit(&self) -> u64 {
+        self.shared.copy.limit()
+    }
+
+    /// Sets it. What exceeds it is evicted at once, except for what must stay.
+    pub fn set_cache_limit(&self, bytes: u64) {
+        self.shared.copy.set_limit(bytes);
+    }
+
+    /// Whether missing parts of pinned files are pulled.
+    pub fn set_background_pulls(&self, on: bool) {
+        self.shared.copy.puller().set_background(on);
+    }
+
+    /// Why downloads wait or fail, for people; `None` while all is well.
+    pub fn download_trouble(&self) -> Option<String> {
+        self.shared.copy.puller().health().borrow().trouble.clone()
+    }
+
     /// The number of a path below the root, without `/` at its ends.
     pub async fn resolve(&self, path: &str) -> Result<Ino, FolderError> {
         let bad = |error: crate::store::remote::NameError| FolderError::BadName(error.to_string());
@@ -308,13 +355,23 @@ impl Folder {
     }
 
     /// Makes a directory.
-    pub async fn make_directory(&self, place: Place, mode: u32) -> Result<Attributes, FolderError> {
-        self.make_directory_at(place, mode).await
+    pub async fn make_directory(
+        &self,
+        place: Place,
+        mode: u32,
+        asked: Asked,
+    ) -> Result<Attributes, FolderError> {
+        self.make_directory_at(place, mode, asked).await
     }
 
     /// Makes a symbolic link.
-    pub async fn make_link(&self, place: Place, target: &str) -> Result<Attributes, FolderError> {
-        self.make_link_at(place, target).await
+    pub async fn make_link(
+        &self,
+        place: Place,
+        target: &str,
+        asked: Asked,
+    ) -> Result<Attributes, FolderError> {
+        self.make_link_at(place, target, asked).await
     }
 
     /// The target of a symbolic link.
@@ -335,18 +392,24 @@ impl Folder {
     }
 
     /// Renames a file or directory.
-    pub async fn rename(&self, from: Place, to: Place, how: Renaming) -> Result<(), FolderError> {
-        self.rename_to(from, to, how).await
+    pub async fn rename(
+        &self,
+        from: Place,
+        to: Place,
+        how: Renaming,
+        asked: Asked,
+    ) -> Result<(), FolderError> {
+        self.rename_to(from, to, how, asked).await
     }
 
     /// Removes a file or link.
-    pub async fn unlink(&self, place: Place) -> Result<(), FolderError> {
-        self.unlink_at(place).await
+    pub async fn unlink(&self, place: Place, asked: Asked) -> Result<(), FolderError> {
+        self.unlink_at(place, asked).await
     }
 
     /// Removes an empty directory.
-    pub async fn remove_directory(&self, place: Place) -> Result<(), FolderError> {
-        self.remove_directory_at(place).await
+    pub async fn remove_directory(&self, place: Place, asked: Asked) -> Result<(), FolderError> {
+        self.remove_directory_at(place, asked).await
     }
 
     /// Makes names durable that were changed before.
@@ -373,11 +436,12 @@ impl Folder {
         name: &str,
         value: &[u8],
         exists: Option<bool>,
+        asked: Asked,
     ) -> Result<(), FolderError> {
         if value.len() > XATTR_BYTES_MAX {
             return Err(FolderError::AttributeTooLong);
         }
-        self.change_meta(ino, |meta| {
+        self.change_meta(ino, asked, |meta| {
             match (exists, meta.xattrs.contains_key(name)) {
                 (Some(true), false) => return Err(FolderError::NoAttribute),
                 (Some(false), true) => return Err(FolderError::Exists),
@@ -394,8 +458,8 @@ impl Folder {
     }
 
     /// Removes an extended attribute.
-    pub async fn remove_xattr(&self, ino: Ino, name: &str) -> Result<(), FolderError> {
-        self.change_meta(ino, |meta| match meta.xattrs.remove(name) {
+    pub async fn remove_xattr(&self, ino: Ino, name: &str, asked: Asked) -> Result<(), FolderError> {
+        self.change_meta(ino, asked, |meta| match meta.xattrs.remove(name) {
             Some(_) => Ok(()),
             None => Err(FolderError::NoAttribute),
         })
@@ -420,13 +484,14 @@ impl Folder {
         mode: u32,
         access: Access,
         is_new: bool,
+        asked: Asked,
     ) -> Result<(Attributes, Opened), FolderError> {
-        self.create_at(place, mode, access, is_new).await
+        self.create_at(place, mode, access, is_new, asked).await
     }
 
     /// Opens a file.
-    pub async fn open_file(&self, ino: Ino, access: Access) -> Result<Opened, FolderError> {
-        self.open_at(ino, access).await
+    pub async fn open_file(&self, ino: Ino, access: Access, asked: Asked) -> Result<Opened, FolderError> {
+        self.open_at(ino, access, asked).await
     }
 
     /// The kernel did not take the local file of an open that was to pass through: it is served instead. Fails if the file is open by
@@ -442,7 +507,7 @@ impl Folder {
 
     /// Writes to an open file.
     pub async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<(), FolderError> {
-        self.write_at(handle, offset, &data)
+        self.write_at(handle, offset, &data).await
     }
 
     /// A program has closed one of its descriptors. Errors of earlier writes are told here.
@@ -518,9 +583,9 @@ const XATTR_BYTES_MAX: usize = 64 << 10;
 const XATTRS_BYTES_MAX: usize = 64 << 10;
 
 /// Stands for a device in names that no other device makes.
-fn device_number(name: &str, folder: Uuid) -> u32 {
+fn device_number(device: Uuid, folder: Uuid) -> u32 {
     let key = blake3::derive_key("holdall v1 folder device", folder.as_bytes());
-    let hash = blake3::keyed_hash(&key, name.as_bytes());
+    let hash = blake3::keyed_hash(&key, device.as_bytes());
     u32::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has more than four bytes"))
 }
 

@@ -21,6 +21,7 @@ pub struct Opens {
 }
 
 struct State {
+    /// The last number that no request gave.
     last: u64,
     handles: HashMap<Handle, HandleState>,
     files: HashMap<Ino, File>,
@@ -100,7 +101,7 @@ impl Opens {
         let mut state =
             State { last: 0, handles: HashMap::new(), files: HashMap::new(), served: HashMap::new(), slots };
         for (at, slot) in found {
-            state.last = state.last.max(slot.handle.0);
+            state.last = state.last.max(slot.handle.0 | 1);
             let file = state.files.entry(slot.ino).or_insert_with(File::new);
             file.modes.restore(slot.mode);
             file.writers += u32::from(slot.writes);
@@ -162,9 +163,11 @@ impl Opens {
     }
 
     /// Adds an opening. `version` is what its readers see, `passed` the local file that all of its bytes are in, if the kernel can have it,
-    /// and `kept` the span that is kept for it.
+    /// and `kept` the span that is kept for it. The kernel's number of the request becomes that of the opening, so that a request that is
+    /// sent again finds the opening that it has made.
     pub(super) fn add(
         &self,
+        request: u64,
         ino: Ino,
         writes: bool,
         version: Option<Version>,
@@ -172,8 +175,7 @@ impl Opens {
         kept: Option<Arc<Span>>,
     ) -> Added {
         let mut state = self.state.lock();
-        state.last += 1;
-        let handle = Handle(state.last);
+        let handle = state.number(request);
         let file = state.files.entry(ino).or_insert_with(File::new);
         if file.modes.is_closed() {
             file.version = version;
@@ -219,6 +221,14 @@ impl Opens {
     /// An opening.
     pub(super) fn get(&self, handle: Handle) -> Option<HandleState> {
         self.state.lock().handles.get(&handle).copied()
+    }
+
+    /// An opening that a request has made which is sent again: how it was opened, and its local file, if it passes through.
+    pub(super) fn again(&self, handle: Handle) -> Option<(HandleState, Option<Arc<dyn DiskFile>>)> {
+        let state = self.state.lock();
+        let open = state.handles.get(&handle).copied()?;
+        let passed = state.files.get(&open.ino).and_then(|file| file.passed.clone());
+        Some((open, passed.filter(|_| open.mode == Mode::Passed)))
     }
 
     /// The version that an open file's readers see; `None` if it is not open, or its bytes are a content.
@@ -318,6 +328,16 @@ impl File {
 }
 
 impl State {
+    /// The number of an opening. The kernel's numbers of requests are even, so these two never meet.
+    fn number(&mut self, request: u64) -> Handle {
+        let handle = Handle(request);
+        if request != 0 && !self.handles.contains_key(&handle) {
+            return handle;
+        }
+        self.last = (self.last | 1) + 2;
+        Handle(self.last)
+    }
+
     /// The kernel asks us for the bytes of this version of a file from now on; `None`: they are another version's every moment. Returns
     /// whether it did last time, too.
     fn was_served(&mut self, ino: Ino, version: Option<Version>) -> bool {

@@ -119,7 +119,7 @@ fn arrived(
         states.push((left, Some(Node { local: None, ..Node::as_remote(old.clone()) })));
     }
     states.extend(without_occupant(tree, ino, at));
-    Step { request: 0, states }
+    Step::of(states)
 }
 
 /// The node whose file at a place was replaced, or is gone: it has nothing in the remote any longer.
@@ -184,7 +184,7 @@ pub fn resolve(tree: &Tree, ino: Ino, action: &Action, found: &Found, ours: Name
             (Some(_), None) => {
                 let mut states: Vec<_> = without_occupant(tree, ino, to).into_iter().collect();
                 states.push((ino, Some(node.clone())));
-                Resolution::Again(Step { request: 0, states })
+                Resolution::Again(Step::of(states))
             }
             (None, _) => Resolution::Again(removed_there(ino, node)),
         },
@@ -249,7 +249,7 @@ fn forgotten(tree: &Tree, ino: Ino, node: &Node, at: &Place) -> Step {
     let mut states: Vec<_> = without_occupant(tree, ino, at).into_iter().collect();
     let remote = node.remote.clone().filter(|known| known.place != *at);
     states.push((ino, Some(Node { remote, intent: None, ..node.clone() })));
-    Step { request: 0, states }
+    Step::of(states)
 }
 
 /// Theirs keeps the name, ours gets another one.
@@ -263,7 +263,7 @@ fn conflict(tree: &Tree, ino: Ino, node: &Node, at: &Place, ours: Name) -> Resol
     let local = node.local.as_ref().map(|_| place.clone());
     let mut states = vec![(ino, Some(Node { local, remote, intent: None, ..node.clone() }))];
     states.extend(without_occupant(tree, ino, at));
-    Resolution::Conflict(Step { request: 0, states }, place)
+    Resolution::Conflict(Step::of(states), place)
 }
 
 /// Whether a program here has written to it, or may have.
@@ -280,7 +280,7 @@ fn removed_there(ino: Ino, node: &Node) -> Step {
 /// Another program has removed these directories. They are made again, for what is to come into them.
 pub fn directories_gone(tree: &Tree, directories: &[Ino]) -> Step {
     let gone = |ino: &Ino| tree.node(*ino).map(|node| removed_there(*ino, node));
-    Step { request: 0, states: directories.iter().filter_map(gone).flat_map(|step| step.states).collect() }
+    Step::of(directories.iter().filter_map(gone).flat_map(|step| step.states).collect())
 }
 
 /// The remote has another version of the node now. What was changed here stays changed; what was removed here was the version before.

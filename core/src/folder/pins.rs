@@ -14,7 +14,7 @@ use crate::pull::Class;
 use crate::store::remote::Kind;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,6 +49,32 @@ pub(super) struct Pins {
     is_unsaved: AtomicBool,
     /// Names have changed.
     pub changed: Notify,
+    /// What the paths stood for at the last walk. A path is missing until it was walked, and while nothing has its name.
+    // Held to look at it or replace it.
+    walked: Mutex<BTreeMap<String, Walked>>,
+}
+
+/// What a pinned path stood for when it was last walked.
+#[derive(Clone, Default)]
+struct Walked {
+    /// Files that the remote has in this version.
+    spans: Vec<Arc<Span>>,
+    /// Files that only this device has, or has in a newer version.
+    own_files: u64,
+    own_bytes: u64,
+    /// Nothing has the name.
+    is_missing: bool,
+}
+
+/// A pinned path, and how much of it is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedPath {
+    /// The path; "" is the whole folder.
+    pub path: String,
+    /// What it amounts to; `None` until its files were counted.
+    pub amount: Option<Amount>,
+    /// Nothing has its name now. It is kept as soon as something has.
+    pub is_missing: bool,
 }
 
 /// What a path amounts to, as far as it is known here.
@@ -56,6 +82,8 @@ pub(super) struct Pins {
 pub struct Amount {
     /// Files.
     pub files: u64,
+    /// Files of which all bytes are here.
+    pub files_here: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Bytes of these that are here.
@@ -74,8 +102,8 @@ impl Pins {
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         let paths = Mutex::new(saved.map_or_else(BTreeSet::new, |saved| saved.paths));
-        let (saving, is_unsaved, changed) = Default::default();
-        Ok(Self { disk, paths, saving, is_unsaved, changed })
+        let (saving, is_unsaved, changed, walked) = Default::default();
+        Ok(Self { disk, paths, saving, is_unsaved, changed, walked })
     }
 
     /// All of them.
@@ -136,10 +164,44 @@ fn is_within(path: &str, above: &str) -> bool {
     above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+impl Amount {
+    /// One more file, of which `here` bytes are here.
+    fn add(&mut self, bytes: u64, here: u64) {
+        self.files += 1;
+        self.files_here += u64::from(here >= bytes);
+        self.bytes += bytes;
+        self.local_bytes += here;
+    }
+}
+
+/// The pinned paths of a folder that is not open, by its directory `disk`.
+///
+/// # Errors
+///
+/// The file cannot be read, or a newer program has written it.
+pub fn pinned_while_closed(disk: Arc<dyn Disk>) -> io::Result<BTreeSet<String>> {
+    Ok(Pins::load(disk)?.paths())
+}
+
+/// Keeps a path of a folder that is not open no longer. Returns whether it was pinned. Nothing may open the folder meanwhile.
+pub async fn unpin_while_closed(disk: Arc<dyn Disk>, path: &str) -> Result<bool, FolderError> {
+    let pins = Pins::load(disk)?;
+    let was_pinned = pins.paths().contains(path);
+    if was_pinned {
+        pins.change(|paths| {
+            paths.remove(path);
+        })
+        .await?;
+    }
+    Ok(was_pinned)
+}
+
 impl Folder {
     /// Keeps a file or directory here from now on. Missing bytes are pulled in the background.
     pub async fn pin(&self, path: &str) -> Result<(), FolderError> {
         self.resolve(path).await?;
+        // Counted again with all that it takes in.
+        self.pins.walked.lock().retain(|other, _| !is_within(other, path));
         self.pins
             .change(|paths| {
                 // What lies in it is kept by it.
@@ -151,7 +213,8 @@ impl Folder {
             .await
     }
 
-    /// Keeps a file or directory no longer. Returns whether it was pinned itself.
+    /// Keeps a file or directory no longer. Returns whether it was pinned itself. Its files may be evicted at once, even while the remote
+    /// cannot be reached; if the local disk does not let them go, they only stay until the folder is opened again.
     pub async fn unpin(&self, path: &str) -> Result<bool, FolderError> {
         let was_pinned = self.pins.paths().contains(path);
         if was_pinned {
@@ -160,6 +223,14 @@ impl Folder {
                     paths.remove(path);
                 })
                 .await?;
+            let left: Vec<_> = {
+                let mut walked = self.pins.walked.lock();
+                walked.remove(path);
+                walked.values().flat_map(|seen| seen.spans.iter().cloned()).collect()
+            };
+            if let Err(error) = self.shared.copy.set_pinned(left) {
+                tracing::warn!(path, %error, "a file that is no longer pinned stays until the folder is opened again");
+            }
         }
         Ok(was_pinned)
     }
@@ -179,18 +250,55 @@ impl Folder {
         self.shared.copy.pinned_and_missing_bytes()
     }
 
+    /// The pinned paths, and how much of each is here. Looks at what the last walk found.
+    pub fn pinned_paths(&self) -> Vec<PinnedPath> {
+        let paths = self.pins.paths();
+        let walked = self.pins.walked.lock().clone();
+        let pinned = |path: String| {
+            let seen = walked.get(&path);
+            let is_missing = seen.is_some_and(|seen| seen.is_missing);
+            PinnedPath { amount: seen.map(|seen| self.amount_of(seen)), is_missing, path }
+        };
+        paths.into_iter().map(pinned).collect()
+    }
+
+    fn amount_of(&self, walked: &Walked) -> Amount {
+        let Walked { spans, own_files, own_bytes, .. } = walked;
+        let mut amount = Amount {
+            files: *own_files,
+            files_here: *own_files,
+            bytes: *own_bytes,
+            local_bytes: *own_bytes,
+            is_partial: false,
+        };
+        for span in spans {
+            amount.add(span.len(), self.shared.copy.local_bytes(span));
+        }
+        amount
+    }
+
     /// What a path amounts to, without asking the remote.
     pub async fn amount(&self, path: &str) -> Result<Amount, FolderError> {
+        self.measure(path, false, |_| {}).await
+    }
+
+    /// What a path amounts to. `lists`: directories that were never listed are. `counted` is called with the number of files so far.
+    pub async fn measure(
+        &self,
+        path: &str,
+        lists: bool,
+        mut counted: impl FnMut(u64) + Send,
+    ) -> Result<Amount, FolderError> {
         let mut amount = Amount::default();
         let is_partial = self
-            .each_file(self.resolve(path).await?, false, &mut |ino| {
+            .each_file(self.resolve(path).await?, lists, &mut |ino| {
                 let attributes = self.shared.attributes_of(ino)?;
-                amount.files += 1;
-                amount.bytes += attributes.len;
-                amount.local_bytes += match self.shared.contents.has(ino) {
-                    true => attributes.len,
+                let here = match self.shared.contents.has(ino) {
+                    true => attributes.len - self.shared.missing_bytes(ino, attributes.len),
                     false => self.local_span(ino)?.map_or(0, |span| self.shared.copy.local_bytes(&span)),
                 };
+                amount.add(attributes.len, here);
+                counted(amount.files);
                 Ok(())
             })
             .await?;
@@ -226,13 +334,14 @@ impl Folder {
         Ok(())
     }
 
-    fn local_span(&self, ino: Ino) -> Result<Option<Arc<Span>>, FolderError> {
+    /// What of the current version is here.
+    pub(super) fn local_span(&self, ino: Ino) -> Result<Option<Arc<Span>>, FolderError> {
         let known = self.shared.known_of(ino)?;
         let span = self.shared.copy.current(ino);
         Ok(span.filter(|span| known.is_some_and(|known| known.version == *span.version())))
     }
 
-    fn wanted_span(&self, ino: Ino) -> Result<Option<Arc<Span>>, FolderError> {
+    pub(super) fn wanted_span(&self, ino: Ino) -> Result<Option<Arc<Span>>, FolderError> {
         if self.shared.contents.has(ino) {
             return Ok(None);
         }
@@ -244,7 +353,7 @@ impl Folder {
 
     /// Calls `with` for each file in a directory and below, or for the file. `lists`: directories are listed where they are not known or may
     /// be out of date. Returns whether some could not be looked into.
-    async fn each_file(
+    pub(super) async fn each_file(
         &self,
         ino: Ino,
         lists: bool,
@@ -279,21 +388,34 @@ impl Folder {
         Ok(is_partial)
     }
 
-    /// Pins the spans that the pinned paths stand for now.
+    /// Pins the spans that the pinned paths stand for now. While some of them cannot be looked through, nothing that was pinned is let go.
     async fn walk_pins(&self) -> Result<(), FolderError> {
-        let mut spans = Vec::new();
+        let mut walked = BTreeMap::new();
         for path in self.pins.paths() {
             let ino = match self.resolve(&path).await {
                 // It may come back: a pin is a person's word.
-                Err(FolderError::NotFound | FolderError::NotDirectory) => continue,
+                Err(FolderError::NotFound | FolderError::NotDirectory) => {
+                    walked.insert(path, Walked { is_missing: true, ..Walked::default() });
+                    continue;
+                }
                 ino => ino?,
             };
+            let mut seen = Walked::default();
             self.each_file(ino, true, &mut |ino| {
-                spans.extend(self.wanted_span(ino)?);
+                match self.wanted_span(ino)? {
+                    Some(span) => seen.spans.push(span),
+                    None => {
+                        seen.own_files += 1;
+                        seen.own_bytes += self.shared.attributes_of(ino)?.len;
+                    }
+                }
                 Ok(())
             })
             .await?;
+            walked.insert(path, seen);
         }
+        let spans: Vec<_> = walked.values().flat_map(|seen| seen.spans.iter().cloned()).collect();
+        *self.pins.walked.lock() = walked;
         Ok(self.shared.copy.set_pinned(spans)?)
     }
 }

@@ -76,6 +76,11 @@ impl Shared {
                 self.inodes.claim(*ino, known.place.clone()).map_err(failed)?;
             }
         }
+        let len_of = |ino| match self.contents.has(ino) {
+            true => self.contents.stat(ino).map(|stat| Some(stat.len)),
+            false => Ok(None),
+        };
+        let unmapped = self.overlays.recover(was_cut, len_of, |ino| self.node(ino)).map_err(failed)?;
         let mut inos: Vec<Ino> =
             nodes.iter().filter(|(_, node)| node.kind == Kind::File).map(|(ino, _)| *ino).collect();
         inos.extend(self.contents.all().map_err(failed)?);
@@ -88,17 +93,25 @@ impl Shared {
                 false => None,
             };
             let is_open = self.opens.is_open(ino);
-            let fate = fate(node.as_ref(), stat, was_cut, is_open);
+            let fate = match unmapped.contains(&ino) && stat.is_some() {
+                // Nobody knows which of its bytes count.
+                true => Fate::SetAside,
+                false => fate(node.as_ref(), stat, was_cut, is_open),
+            };
             match fate {
                 Fate::Stays => self.is_not_written(ino, node.as_ref())?,
                 Fate::LookedAt => recovered.look_at.push(ino),
-                Fate::Removed => self.contents.remove(ino).map_err(failed)?,
+                Fate::Removed => {
+                    self.contents.remove(ino).map_err(failed)?;
+                    self.overlays.discard(ino).map_err(failed)?;
+                }
                 Fate::SetAside => {
                     let path = self.path_here(ino);
                     // What is there stays there until the log no longer says that it is the file.
                     self.is_as_remote(ino)?;
                     self.ledger.sync().await?;
                     let name = self.contents.set_aside(ino).map_err(failed)?;
+                    self.overlays.discard(ino).map_err(failed)?;
                     tracing::warn!(
                         path,
                         name,
@@ -123,6 +136,10 @@ impl Shared {
             let ino = survivor.ino;
             let is_passed = self.opens.is_passed(ino);
             if self.contents.has(ino) {
+                // The last daemon may have been killed between the record that took its name and the note of that.
+                if matches!(self.place_here(ino), Ok(None)) {
+                    self.opens.unlink(ino);
+                }
                 let local = if is_passed { Some(self.contents.reader(ino)?) } else { None };
                 self.opens.survives_with(ino, None, local);
             } else if let Some(span) = self.copy.current(ino) {

@@ -3,11 +3,12 @@
 //! * A directory that was never listed is listed before anything is said of it, or the operation fails: a part is never shown as the whole.
 //! * What was listed is listed again when it is older than [`FRESH`]; an operation waits for that at most [`PATIENCE`], then what is known is
 //!   served. While the remote cannot be reached, it does not wait.
-//! * Only a complete listing says that something is gone, and the guard has to believe it.
+//! * Only a complete listing says that something is gone, and the guard has to believe it. Where the server replaces a file by removing the
+//!   old one first, a second listing has to say so too: the first one may have come between the two steps.
 //! * A file that a program has open keeps its version: where the remote has another one, the name gets a new inode.
 
 use super::api::{FolderError, Stale};
-use super::entries::{Change, ListingError, Row};
+use super::entries::{Change, Generation, Listing, ListingError, Row};
 use super::guard::Guard;
 use super::node::{Ino, Node, Place};
 use super::open_folder::Held;
@@ -44,6 +45,10 @@ const PATIENCE_UNKNOWN: Duration = Duration::from_secs(20);
 const LONG_DIRECTORY: u64 = 2000;
 /// How long a listing of a long directory is believed.
 const FRESH_LONG: Duration = Duration::from_secs(60);
+/// Longer than a server needs between the two steps in which it replaces a file.
+const TWO_STEPS: Duration = Duration::from_millis(500);
+/// How often a directory is listed again because files are missing.
+const LOOKS_MAX: u32 = 5;
 /// Looks at single files at once.
 const LOOKS_AT_ONCE: usize = 16;
 /// Directories whose last use is remembered.
@@ -245,9 +250,31 @@ impl Refresher {
         directory: Ino,
         accepted: Option<&Missing>,
     ) -> Result<(), FolderError> {
+        let began = Instant::now();
+        let mut listing = self.paged(directory).await?;
+        if accepted.is_none() && !self.shared.remote.facts().replaces_at_once {
+            // A file that is being replaced is missed by one listing, and shown by the next one. So the listing that counts misses nothing
+            // that the one before it showed. It stays uncertain where others remove files all the time.
+            let mut since = Generation::default();
+            for _ in 0..LOOKS_MAX {
+                if !listing.misses_since(since) {
+                    break;
+                }
+                since = listing.generation();
+                tokio::time::sleep(TWO_STEPS).await;
+                listing = self.paged(directory).await?;
+            }
+        }
+        let gone = listing.complete(None).map_err(|error| self.bad_listing(error))?;
+        self.works();
+        self.was_listed(directory, began);
+        self.settle_gone(directory, gone, accepted).await
+    }
+
+    /// Reads all pages of a listing.
+    async fn paged(self: &Arc<Self>, directory: Ino) -> Result<Listing, FolderError> {
         let path = self.shared.paths.path_of(directory).ok_or(FolderError::NotFound)?;
         let has_moved = || self.shared.paths.path_of(directory).as_ref() != Some(&path);
-        let began = Instant::now();
         let mut listing = self.shared.entries.begin(directory, now_ms()).map_err(local)?;
         let mut token = None;
         loop {
@@ -268,13 +295,9 @@ impl Refresher {
             }
             token = page.next;
             if token.is_none() {
-                break;
+                return Ok(listing);
             }
         }
-        let gone = listing.complete(None).map_err(|error| self.bad_listing(error))?;
-        self.works();
-        self.was_listed(directory, began);
-        self.settle_gone(directory, gone, accepted).await
     }
 
     /// The remote has no such directory. Whether that is so is for the listing of the one above it to say.

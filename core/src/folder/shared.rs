@@ -9,6 +9,7 @@ use super::ledger::Ledger;
 use super::local_copy::LocalCopy;
 use super::node::{Ino, Node, Place};
 use super::opens::Opens;
+use super::overlay::Overlays;
 use super::turns::Turns;
 use crate::store::remote::{Remote, RemotePath, Time};
 use std::sync::{Arc, OnceLock};
@@ -22,6 +23,10 @@ pub(super) struct Shared {
     pub ledger: Arc<Ledger>,
     /// Bytes that the remote does not have.
     pub contents: Contents,
+    /// Which bytes of these are still a version's of the remote.
+    pub overlays: Overlays,
+    /// Files up to this length are brought here as a whole before a program may write to them.
+    pub whole_up_to: u64,
     /// Bytes of the remote's versions that are here.
     pub copy: Arc<LocalCopy>,
     /// What the remote has, as far as it was listed.

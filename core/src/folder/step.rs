@@ -6,7 +6,7 @@
 //! Layout of a record's data (all integers as in `format::wire`):
 //!
 //! ```text
-//! version u8 = 1 | request u64 | count varint | count x { ino u32 | present u8 | node, if present }
+//! version u8 = 1, 2 | request u64 | made u32, if version 2 | count varint | count x { ino u32 | present u8 | node, if present }
 //! node:    kind u8 | may_be_written u8 | remote? | local? | content? | meta? | intent? | since_ms varint
 //! intent:  place | what u8 | what it brings
 //! known:   place | kind u8 | version | flags u8 | meta?
@@ -20,6 +20,8 @@ use crate::format::wire::{Reader, Writer};
 use crate::store::remote::{Kind, Meta, Name, Time, Version};
 
 const VERSION: u8 = 1;
+/// A step that also says what its request made.
+const VERSION_MADE: u8 = 2;
 /// States of one record. Most steps touch few inodes: a rename two, and the directories above them that were not known to the log yet.
 pub(super) const STATES_MAX: usize = 10_000;
 /// The shortest state: a number, and that the log need not know it.
@@ -30,6 +32,8 @@ const STATE_BYTES_MIN: usize = 5;
 pub struct Step {
     /// The kernel's number of the request that it answers; 0 for none. A request that is sent again after a crash is not done twice.
     pub request: u64,
+    /// The file or directory that the request made, if it made one: the answer to it.
+    pub made: Option<Ino>,
     /// The new state of each inode; `None` where the log need not know it any longer.
     pub states: Vec<(Ino, Option<Node>)>,
 }
@@ -37,19 +41,28 @@ pub struct Step {
 impl Step {
     /// A step that changes one inode.
     pub fn one(ino: Ino, node: Option<Node>) -> Self {
-        Self { request: 0, states: vec![(ino, node)] }
+        Self::of(vec![(ino, node)])
+    }
+
+    /// A step that answers no request.
+    pub fn of(states: Vec<(Ino, Option<Node>)>) -> Self {
+        Self { states, ..Self::default() }
     }
 
     /// The step as the data of a record.
     #[cfg(test)]
     pub fn encode(&self) -> Vec<u8> {
-        Self::encode_states(self.request, &self.states)
+        Self::encode_states(self.request, self.made, &self.states)
     }
 
     /// A step of these states as the data of a record.
-    pub(super) fn encode_states(request: u64, states: &[(Ino, Option<Node>)]) -> Vec<u8> {
+    pub(super) fn encode_states(request: u64, made: Option<Ino>, states: &[(Ino, Option<Node>)]) -> Vec<u8> {
         let mut out = Writer::new();
-        out.u8(VERSION).u64(request).varint(states.len() as u64);
+        match made {
+            None => out.u8(VERSION).u64(request),
+            Some(made) => out.u8(VERSION_MADE).u64(request).u32(made.0),
+        };
+        out.varint(states.len() as u64);
         for (ino, node) in states {
             out.u32(ino.0).u8(node.is_some().into());
             if let Some(node) = node {
@@ -62,10 +75,12 @@ impl Step {
     /// Reads a record's data.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut from = Reader::new(bytes);
-        if from.u8()? != VERSION {
+        let version = from.u8()?;
+        if ![VERSION, VERSION_MADE].contains(&version) {
             return Err(FormatError::Invalid("a later program wrote this record"));
         }
         let request = from.u64()?;
+        let made = if version == VERSION_MADE { Some(Ino(from.u32()?)) } else { None };
         let count = from.varint()?;
         if count > STATES_MAX as u64 {
             return Err(FormatError::Invalid("a step touches too many files"));
@@ -80,7 +95,7 @@ impl Step {
             states.push((ino, node));
         }
         match from.rest().is_empty() {
-            true => Ok(Self { request, states }),
+            true => Ok(Self { request, made, states }),
             false => Err(FormatError::Invalid("bytes follow the end of a step")),
         }
     }
@@ -329,8 +344,10 @@ mod tests {
     fn steps_survive_encoding() {
         let bare = Node::made(Kind::Directory, place(1, "d"), Meta::default(), 0);
         for states in [vec![], vec![(Ino(2), None)], vec![(Ino(3), Some(full())), (Ino(4), Some(bare))]] {
-            let step = Step { request: 42, states };
-            assert_eq!(Step::decode(&step.encode()).unwrap(), step);
+            for made in [None, Some(Ino(3))] {
+                let step = Step { request: 42, made, states: states.clone() };
+                assert_eq!(Step::decode(&step.encode()).unwrap(), step);
+            }
         }
     }
 

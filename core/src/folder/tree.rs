@@ -139,7 +139,7 @@ impl Tree {
     /// Applies a step that fits, and lets go of the nodes that need not be kept after it: also directories that were kept for the sake of such a
     /// node. Returns the step that does all of that, which the log has to have before anybody learns of it, and the step that undoes it.
     pub fn adopt(&mut self, step: Step) -> Adopted {
-        let request = step.request;
+        let (request, made) = (step.request, step.made);
         let mut before = BTreeMap::new();
         let mut looked_at = BTreeSet::new();
         let states = step.states.iter().map(|(ino, _)| *ino);
@@ -162,10 +162,7 @@ impl Tree {
             }
         }
         let after = before.keys().map(|ino| (*ino, self.nodes.get(ino).cloned())).collect();
-        Adopted {
-            step: Step { request, states: after },
-            undo: Step { request: 0, states: before.into_iter().collect() },
-        }
+        Adopted { step: Step { request, made, states: after }, undo: Step::of(before.into_iter().collect()) }
     }
 
     /// What the log has to know of an inode.
@@ -272,7 +269,7 @@ mod tests {
         let mut tree = Tree::default();
         let directory = Node::as_remote(known(Ino::ROOT, "d", Kind::Directory));
         let file = changed(Node::as_remote(known(DIRECTORY, "f", Kind::File)));
-        tree.adopt(Step { request: 0, states: vec![(DIRECTORY, Some(directory)), (FILE, Some(file))] });
+        tree.adopt(Step::of(vec![(DIRECTORY, Some(directory)), (FILE, Some(file))]));
         tree
     }
 
@@ -313,7 +310,7 @@ mod tests {
         tree.adopt(Step::one(other, Some(node.clone())));
         let file = Node { local: node.local.clone(), ..tree.node(FILE).unwrap().clone() };
         let node = Node { local: Some(place(DIRECTORY, "f")), ..node };
-        tree.adopt(Step { request: 0, states: vec![(FILE, Some(file)), (other, Some(node))] });
+        tree.adopt(Step::of(vec![(FILE, Some(file)), (other, Some(node))]));
         assert_eq!(tree.child(&place(DIRECTORY, "f")), Child::Here(other));
         let mut replayed = Tree::default();
         tree.as_steps().for_each(|step| replayed.replay(&step).unwrap());
@@ -327,7 +324,7 @@ mod tests {
         let made = |name| Some(Node::made(Kind::File, place(DIRECTORY, name), Meta::default(), 0));
         let taken = place(DIRECTORY, "f");
         let (one, other) = (Ino(8), Ino(9));
-        let refused = |tree: &mut Tree, states| tree.replay(&Step { request: 0, states }).unwrap_err();
+        let refused = |tree: &mut Tree, states| tree.replay(&Step::of(states)).unwrap_err();
         assert_eq!(
             refused(&mut tree, vec![(one, made("f"))]),
             Contradiction::Here { place: taken.clone(), one, other: FILE }

@@ -96,6 +96,14 @@ impl Fetched {
     }
 }
 
+impl Piece {
+    /// A piece of bytes in memory.
+    pub fn of_bytes(bytes: Bytes) -> Self {
+        let len = bytes.len() as u64;
+        Piece::File { file: Arc::new(Buffer(bytes)), offset: 0, len, by_reference: false }
+    }
+}
+
 /// Bytes in memory that are read like a local file.
 struct Buffer(Bytes);
 

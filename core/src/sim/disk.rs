@@ -444,6 +444,10 @@ impl DiskFile for SimFile {
         self.change(Change::Len(len))
     }
 
+    fn reserve(&self, _range: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         self.change(Change::Punch(range))
     }

@@ -299,7 +299,7 @@ async fn refuses_and_keeps_local_files_of_a_newer_format() {
     let drive = drive::heads(&*place.store, &unlocked.sealer).await.unwrap().remove(0).drive;
     let path = place.dir.path().join("a/state/drive.json");
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 2, \"shards\": []")).unwrap();
+    std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 3, \"shards\": []")).unwrap();
     let before = everything(place.dir.path());
     let error = place.open("a", &unlocked, drive).await.err().unwrap();
     assert!(matches!(&error, OpenError::Local(_)), "{error}");

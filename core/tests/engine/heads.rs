@@ -439,8 +439,9 @@ fn uses(word: &str, may: &[&str]) -> Vec<String> {
 fn only_the_one_swap_puts_a_head() {
     // A condition on the version of an object is a condition on HEAD: nothing else is ever changed.
     assert_eq!(uses("When::Matches", &["heads/swap.rs", "store/", "sim/"]), [""; 0]);
-    // A HEAD becomes bytes where it is put, and in copies: a replica's record, and what a device saw last.
-    let sealed = uses("head.encode(", &["format/head.rs", "replica/worker.rs", "volume/seen.rs"]);
+    // A HEAD becomes bytes where it is put, and in copies: a replica's record, what a device saw last, and what a hand-over brings and notes.
+    let copies = ["replica/worker.rs", "volume/seen.rs", "volume/hand_over.rs", "volume/receive.rs"];
+    let sealed = uses("head.encode(", &[&["format/head.rs"], &copies[..]].concat());
     assert_eq!(sealed, [""; 0]);
     assert!(!uses("When::Matches", &["store/", "sim/"]).is_empty(), "nothing would be found at all");
 }

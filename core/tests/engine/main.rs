@@ -11,6 +11,7 @@ mod fixtures;
 mod folder_copy;
 mod forks;
 mod formats;
+mod handover;
 mod heads;
 mod immutable;
 mod journal;

@@ -297,3 +297,50 @@ async fn a_change_that_a_failed_listing_missed_is_looked_for_again() {
     wait(200).await;
     assert_eq!(rig.remote.requests(Request::List), known, "the tag says that nothing has changed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_being_replaced_is_never_missed() {
+    let rig = Rig::new(7, RemoteHabits { replaces_at_once: false, ..RemoteHabits::GOOD });
+    rig.remote.other_writes(&path("f"), b"old".to_vec());
+    let open = rig.open().await;
+    for (gap_ms, new) in [(50, b"new".to_vec()), (200, b"newer".to_vec())] {
+        wait(6).await;
+        assert!(open.read("f").await.is_ok());
+        // The server removes the old file, a listing comes, and only then the new one gets the name.
+        wait(6).await;
+        rig.remote.other_removes(&path("f"));
+        for _ in 0..gap_ms {
+            assert_eq!(open.list("").await.unwrap().len(), 1, "{gap_ms}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        rig.remote.other_writes(&path("f"), new.clone());
+        wait(1).await;
+        assert_eq!(open.list("").await.unwrap().len(), 1);
+        wait(6).await;
+        assert_eq!(open.read("f").await.unwrap(), new);
+    }
+    rig.remote.other_removes(&path("f"));
+    wait(6).await;
+    open.list("").await.unwrap();
+    wait(1).await;
+    assert_eq!(open.list("").await.unwrap(), [], "what is gone is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_one_to_the_server_keep_both_files() {
+    let rig = Rig::new(7, RemoteHabits { folds_case: true, ..RemoteHabits::GOOD });
+    let open = rig.open().await;
+    open.write("a", b"small").await.unwrap();
+    open.settle().await;
+    open.write("A", b"large").await.unwrap();
+    open.settle().await;
+    wait(10).await;
+    open.settle().await;
+    let there = rig.there();
+    let contents: Vec<_> = there.values().flatten().map(Vec::as_slice).collect();
+    assert!(
+        contents.len() == 2 && contents.contains(&&b"small"[..]) && contents.contains(&&b"large"[..]),
+        "{there:?}"
+    );
+    assert!(there.keys().any(|name| name.contains("(conflict, ")), "{there:?}");
+}

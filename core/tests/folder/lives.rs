@@ -4,6 +4,7 @@
 //! `HOLDALL_FIRST_SEED` and `HOLDALL_SEEDS` choose the seeds.
 
 use crate::rig::{Opened, Rig, WRITES, database, path};
+use crate::unanswered::{self, Unanswered};
 use bytes::Bytes;
 use holdall_core::folder::Ino;
 use holdall_core::folder::api::{Changes, FolderError};
@@ -20,9 +21,11 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const SEEDS: u64 = 200;
 
 #[derive(Default)]
-struct Model {
+pub struct Model {
     /// What programs see, but for what the other client and the contests have.
-    here: BTreeMap<String, Option<Vec<u8>>>,
+    pub here: BTreeMap<String, Option<Vec<u8>>>,
+    /// The request that the last daemon did and was killed before it answered.
+    pub unanswered: Option<Unanswered>,
     /// Files that were made durable since they were last written.
     synced: BTreeSet<String>,
     /// What survives a power cut.
@@ -37,7 +40,7 @@ struct Model {
     theirs: Vec<Vec<u8>>,
     /// All contents that anybody has written.
     history: BTreeSet<Vec<u8>>,
-    count: u64,
+    pub count: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ enum Ending {
 }
 
 impl Model {
-    fn content(&mut self, rng: &mut StdRng) -> Vec<u8> {
+    pub fn content(&mut self, rng: &mut StdRng) -> Vec<u8> {
         self.count += 1;
         let len = *[1, 100, 5_000, 70_000].choose(rng).unwrap() + rng.random_range(0..100);
         let mut content = format!("content {} ", self.count).into_bytes();
@@ -57,23 +60,23 @@ impl Model {
         content
     }
 
-    fn is_directory(&self, path: &str) -> bool {
+    pub fn is_directory(&self, path: &str) -> bool {
         path.is_empty() || self.here.get(path) == Some(&None)
     }
 
-    fn is_file(&self, path: &str) -> bool {
+    pub fn is_file(&self, path: &str) -> bool {
         matches!(self.here.get(path), Some(Some(_)))
     }
 
-    fn has_above(&self, path: &str) -> bool {
+    pub fn has_above(&self, path: &str) -> bool {
         self.is_directory(path.rsplit_once('/').map_or("", |(above, _)| above))
     }
 
-    fn is_empty(&self, directory: &str) -> bool {
+    pub fn is_empty(&self, directory: &str) -> bool {
         !self.here.keys().any(|path| path.starts_with(&format!("{directory}/")))
     }
 
-    fn wrote(&mut self, path: &str, content: Vec<u8>) {
+    pub fn wrote(&mut self, path: &str, content: Vec<u8>) {
         self.replaced.remove(path);
         self.here.insert(path.into(), Some(content));
         self.synced.remove(path);
@@ -87,14 +90,23 @@ impl Model {
         self.durable = self.synced.iter().filter_map(content).collect();
     }
 
-    fn gone(&mut self, path: &str) {
+    pub fn gone(&mut self, path: &str) {
         self.replaced.remove(path);
         self.here.remove(path);
         self.synced.remove(path);
         self.durable.remove(path);
     }
 
-    fn renamed(&mut self, from: &str, to: &str) {
+    /// Two files change their names.
+    pub fn exchanged(&mut self, one: &str, other: &str) {
+        let (first, second) = (self.here[one].clone(), self.here[other].clone());
+        self.gone(one);
+        self.gone(other);
+        self.here.insert(one.into(), second);
+        self.here.insert(other.into(), first);
+    }
+
+    pub fn renamed(&mut self, from: &str, to: &str) {
         let within = format!("{from}/");
         let moved: Vec<String> =
             self.here.keys().filter(|path| *path == from || path.starts_with(&within)).cloned().collect();
@@ -115,7 +127,7 @@ impl Model {
     }
 }
 
-fn any_path(rng: &mut StdRng) -> String {
+pub fn any_path(rng: &mut StdRng) -> String {
     let (directory, name) = (DIRECTORIES.choose(rng).unwrap(), NAMES.choose(rng).unwrap());
     if directory.is_empty() { (*name).to_owned() } else { format!("{directory}/{name}") }
 }
@@ -194,6 +206,21 @@ async fn operate(open: &Opened, model: &mut Model, rig: &Rig, rng: &mut StdRng) 
                 Err(error) => Err(error),
             };
             if agree(&format!("truncate {at}"), done, true)? {
+                model.history.insert(content.clone());
+                model.wrote(&at, content);
+            }
+        }
+        42..44 if model.is_file(&at) => {
+            // A hole, or a length that is cut and given back: the same to whoever reads it.
+            let Some(Some(mut content)) = model.here.get(&at).cloned() else { return Ok(()) };
+            let from = rng.random_range(0..content.len());
+            let to = rng.random_range(from..content.len()) + 1;
+            let cuts = rng.random_bool(0.5);
+            let len = content.len();
+            content[from..if cuts { len } else { to }].fill(0);
+            let range = (from as u64, (to - from) as u64);
+            let done = open.punch(&at, range, cuts.then_some(len as u64)).await;
+            if agree(&format!("punch {at}"), done, true)? {
                 model.history.insert(content.clone());
                 model.wrote(&at, content);
             }
@@ -309,6 +336,7 @@ fn habits(rng: &mut StdRng) -> RemoteHabits {
         meta_makes_versions: rng.random_bool(0.5),
         moves_make_versions: rng.random_bool(0.5),
         page_entries: rng.random_range(1..6),
+        replaces_at_once: rng.random_bool(0.7),
         part_bytes: rng.random_bool(0.3).then_some(20_000),
         ..RemoteHabits::GOOD
     }
@@ -394,12 +422,22 @@ async fn life(
         model.here = ours(here);
         model.synced.retain(|path| model.durable.contains_key(path));
     }
+    if let Some(unanswered) = model.unanswered.take() {
+        unanswered.repeat(&open.folder).await?;
+    }
     for _ in 0..rng.random_range(1..40) {
         operate(&open, model, rig, rng).await?;
     }
     match ending {
         Ending::Close => open.folder.close().await.map_err(|error| format!("close: {error}"))?,
-        Ending::Kill => rig.disk.kill(),
+        Ending::Kill => {
+            // By itself: what a seed does otherwise stays the same.
+            let mut own = StdRng::seed_from_u64(model.count);
+            if own.random_bool(0.7) {
+                model.unanswered = unanswered::begin(&open, model, &mut own).await?;
+            }
+            rig.disk.kill();
+        }
         Ending::Cut => {
             rig.disk.power_cut();
             // Nobody has made these durable.
@@ -414,6 +452,9 @@ async fn last_life(rig: &Rig, model: &mut Model, after: Ending) -> Result<(), St
     rig.remote.set_faults(RemoteFaults::default());
     rig.remote.deliver_late();
     let open = rig.open().await;
+    if let Some(unanswered) = model.unanswered.take() {
+        unanswered.repeat(&open.folder).await?;
+    }
     if after == Ending::Cut {
         let here = view(&open).await?;
         model.history.extend(here.values().flatten().cloned());
@@ -458,6 +499,7 @@ pub fn lives(seed: u64) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut rig = Rig::new(seed, habits(&mut rng));
     rig.cache_bytes = *[200_000, 64 << 20].choose(&mut rng).unwrap();
+    rig.whole_up_to = [0, 4_000, 16 << 20][(seed % 3) as usize];
     let mut model = Model::default();
     let mut after = Ending::Close;
     let in_a_process =
@@ -473,6 +515,7 @@ pub fn lives(seed: u64) -> Result<(), String> {
         })
         .map_err(|error| format!("seed {seed}, life after {after:?}: {error}"))?;
         after = ending;
+        rig.outlives = ending == Ending::Kill;
         // What can be listed again may be lost.
         if ending != Ending::Close && rng.random_bool(0.5) {
             rig.database = database();

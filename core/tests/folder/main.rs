@@ -8,5 +8,7 @@ mod held;
 mod lives;
 mod operations;
 mod outbox;
+mod overlays;
 mod planted;
 mod rig;
+mod unanswered;

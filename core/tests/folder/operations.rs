@@ -1,6 +1,6 @@
 //! Single operations, each as a program sees it and as the remote gets it.
 
-use crate::rig::{EMPTIES, READS, Rig, WRITES, path};
+use crate::rig::{EMPTIES, NOBODY, READS, Rig, WRITES, path};
 use bytes::Bytes;
 use holdall_core::folder::api::{Changes, FolderError, OpenMode, Renaming, SetTime};
 use holdall_core::sim::disk::DiskFaults;
@@ -110,9 +110,9 @@ async fn names_are_exchanged_and_not_replaced() {
     }
     let open = rig.open().await;
     let (a, b) = (open.place("a").await.unwrap(), open.place("b").await.unwrap());
-    let renamed = open.folder.rename(a.clone(), b.clone(), Renaming::NoReplace).await;
+    let renamed = open.folder.rename(a.clone(), b.clone(), Renaming::NoReplace, NOBODY).await;
     assert_eq!(renamed, Err(FolderError::Exists));
-    open.folder.rename(a, b, Renaming::Exchange).await.unwrap();
+    open.folder.rename(a, b, Renaming::Exchange, NOBODY).await.unwrap();
     assert_eq!(open.read("a").await.unwrap(), b"2");
     open.settle().await;
     assert_eq!((rig.file_there("a").unwrap(), rig.file_there("b").unwrap()), (b"2".to_vec(), b"1".to_vec()));
@@ -196,7 +196,7 @@ async fn mode_time_and_attributes_reach_the_remote() {
     let changes = Changes { mode: Some(0o600), mtime: Some(SetTime::To(time)), len: None };
     let attributes = open.folder.set_attributes(ino, changes).await.unwrap();
     assert_eq!((attributes.mode, attributes.mtime), (0o600, time));
-    open.folder.set_xattr(ino, "user.tag", b"red", None).await.unwrap();
+    open.folder.set_xattr(ino, "user.tag", b"red", None, NOBODY).await.unwrap();
     assert_eq!(open.folder.xattr(ino, "user.tag").await.unwrap(), b"red");
     assert_eq!(open.folder.xattr(ino, "user.none").await, Err(FolderError::NoAttribute));
     open.settle().await;
@@ -205,7 +205,7 @@ async fn mode_time_and_attributes_reach_the_remote() {
     assert_eq!(there.meta.xattrs["user.tag"], b"red");
     let attributes = open.folder.attributes(ino).await.unwrap();
     assert_eq!((attributes.mode, attributes.mtime), (0o600, time), "they do not jump after the upload");
-    open.folder.remove_xattr(ino, "user.tag").await.unwrap();
+    open.folder.remove_xattr(ino, "user.tag", NOBODY).await.unwrap();
     assert_eq!(open.folder.xattrs(ino).await.unwrap(), Vec::<String>::new());
 }
 
@@ -214,7 +214,7 @@ async fn a_link_is_made_read_and_uploaded() {
     let rig = Rig::good();
     let open = rig.open().await;
     let place = open.place("l").await.unwrap();
-    let made = open.folder.make_link(place, "d/somewhere").await.unwrap();
+    let made = open.folder.make_link(place, "d/somewhere", NOBODY).await.unwrap();
     assert_eq!((made.kind, made.len), (Kind::Link, 11));
     assert_eq!(open.folder.read_link(made.ino).await.unwrap(), "d/somewhere");
     open.settle().await;
@@ -226,7 +226,7 @@ async fn a_link_is_made_read_and_uploaded() {
 async fn a_link_of_the_remote_never_leads_out_of_the_folder() {
     let rig = Rig::good();
     let open = rig.open().await;
-    let made = open.folder.make_link(open.place("l").await.unwrap(), "../somewhere").await.unwrap();
+    let made = open.folder.make_link(open.place("l").await.unwrap(), "../somewhere", NOBODY).await.unwrap();
     assert_eq!(open.folder.read_link(made.ino).await.unwrap(), "../somewhere", "it was made here");
     open.settle().await;
     let link = open.ino("l").await.unwrap();
@@ -238,7 +238,7 @@ async fn a_simulated_file_is_never_passed_to_the_kernel() {
     let rig = Rig::good();
     let open = rig.open().await;
     open.write("f", b"x").await.unwrap();
-    let opened = open.folder.open_file(open.ino("f").await.unwrap(), READS).await.unwrap();
+    let opened = open.folder.open_file(open.ino("f").await.unwrap(), READS, NOBODY).await.unwrap();
     assert!(matches!(opened.how, OpenMode::Served { .. }));
     open.folder.release(opened.handle);
 }

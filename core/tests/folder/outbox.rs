@@ -1,6 +1,6 @@
 //! What reaches the remote, whatever goes wrong on the way.
 
-use crate::rig::{Opened, Rig, WRITES, path};
+use crate::rig::{NOBODY, Opened, Rig, WRITES, path};
 use bytes::Bytes;
 use holdall_core::folder::api::FolderError;
 use holdall_core::folder::entries::Cookie;
@@ -343,7 +343,7 @@ async fn times_and_modes_that_the_server_does_not_keep_stay_here() {
     let open = rig.open().await;
     open.write("f", b"hello").await.unwrap();
     let ino = open.ino("f").await.unwrap();
-    open.folder.set_xattr(ino, "user.tag", b"red", None).await.unwrap();
+    open.folder.set_xattr(ino, "user.tag", b"red", None, NOBODY).await.unwrap();
     let before = open.folder.attributes(ino).await.unwrap();
     open.settle().await;
     wait(1).await;

@@ -1,7 +1,7 @@
 //! A folder on a simulated disk and a simulated remote, used by paths.
 
 use bytes::Bytes;
-use holdall_core::folder::api::{Access, FolderError, Handle, Renaming, Stale};
+use holdall_core::folder::api::{Access, Allocate, Asked, Changes, FolderError, Handle, Renaming, Stale};
 use holdall_core::folder::entries::Cookie;
 use holdall_core::folder::{Folder, FolderEnvironment, Ino, Place};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
@@ -16,6 +16,9 @@ pub const READS: Access = Access { writes: false, truncates: false, may_pass_thr
 pub const WRITES: Access = Access { writes: true, truncates: false, may_pass_through: true };
 pub const EMPTIES: Access = Access { writes: true, truncates: true, may_pass_through: true };
 
+/// Nobody asks again.
+pub const NOBODY: Asked = Asked { request: 0, is_repeated: false };
+
 const FOLDER: Uuid = Uuid::from_u128(0xf0);
 
 /// What outlives a folder.
@@ -25,6 +28,10 @@ pub struct Rig {
     pub remote: SimRemote,
     pub database: sled::Db,
     pub cache_bytes: u64,
+    /// Longer files are not brought here before they are written to.
+    pub whole_up_to: u64,
+    /// The mount outlives the daemon that is killed.
+    pub outlives: bool,
 }
 
 /// An open folder.
@@ -50,6 +57,8 @@ impl Rig {
             remote: SimRemote::new(seed, habits, RemoteFaults::default()),
             database: database(),
             cache_bytes: 64 << 20,
+            whole_up_to: 16 << 20,
+            outlives: false,
         }
     }
 
@@ -65,9 +74,11 @@ impl Rig {
             folder: FOLDER,
             remote: Arc::new(self.remote.clone()),
             cache_bytes: self.cache_bytes,
+            whole_up_to: self.whole_up_to,
+            device: uuid::Uuid::from_u128(7),
             device_name: "laptop".into(),
             read_only: None,
-            has_outlived: false,
+            has_outlived: self.outlives,
         };
         let (folder, _stale) = Folder::open(environment).await.unwrap();
         Opened { folder, _stale }
@@ -96,12 +107,12 @@ impl Opened {
     }
 
     pub async fn open(&self, path: &str, access: Access) -> Result<Handle, FolderError> {
-        Ok(self.folder.open_file(self.ino(path).await?, access).await?.handle)
+        Ok(self.folder.open_file(self.ino(path).await?, access, NOBODY).await?.handle)
     }
 
     pub async fn create(&self, path: &str) -> Result<Handle, FolderError> {
         let place = self.place(path).await?;
-        Ok(self.folder.create(place, 0o644, EMPTIES, false).await?.1.handle)
+        Ok(self.folder.create(place, 0o644, EMPTIES, false, NOBODY).await?.1.handle)
     }
 
     /// Writes a whole file, as `cp` does.
@@ -142,21 +153,37 @@ impl Opened {
         bytes
     }
 
+    /// Makes a range zeros; or cuts the file there, and gives it its length back.
+    pub async fn punch(&self, path: &str, range: (u64, u64), cuts: Option<u64>) -> Result<(), FolderError> {
+        let handle = self.open(path, WRITES).await?;
+        let ino = self.ino(path).await?;
+        let set_len = |len| self.folder.set_attributes(ino, Changes { len: Some(len), ..Changes::default() });
+        let done = match cuts {
+            None => self.folder.allocate(handle, Allocate::Punch, range.0, range.1).await,
+            Some(len) => match set_len(range.0).await {
+                Ok(_) => set_len(len).await.map(drop),
+                Err(error) => Err(error),
+            },
+        };
+        self.folder.release(handle);
+        done
+    }
+
     pub async fn mkdir(&self, path: &str) -> Result<(), FolderError> {
-        self.folder.make_directory(self.place(path).await?, 0o755).await.map(|_| ())
+        self.folder.make_directory(self.place(path).await?, 0o755, NOBODY).await.map(|_| ())
     }
 
     pub async fn rename(&self, from: &str, to: &str) -> Result<(), FolderError> {
         let (from, to) = (self.place(from).await?, self.place(to).await?);
-        self.folder.rename(from, to, Renaming::Replace).await
+        self.folder.rename(from, to, Renaming::Replace, NOBODY).await
     }
 
     pub async fn unlink(&self, path: &str) -> Result<(), FolderError> {
-        self.folder.unlink(self.place(path).await?).await
+        self.folder.unlink(self.place(path).await?, NOBODY).await
     }
 
     pub async fn rmdir(&self, path: &str) -> Result<(), FolderError> {
-        self.folder.remove_directory(self.place(path).await?).await
+        self.folder.remove_directory(self.place(path).await?, NOBODY).await
     }
 
     /// The names in a directory, a few at a time.

@@ -4,7 +4,7 @@
 //! runtime answers. Where the runtime has ended, the task is dropped, and fuser answers with EIO.
 
 use super::attributes::{changes, file_attributes, mode_to_set, time_to_live};
-use super::errno::Refused;
+use super::errno::{Refused, of_number};
 use super::names::{attribute, ino, place, target};
 use super::negotiate;
 use super::ops;
@@ -82,7 +82,9 @@ impl fuser::Filesystem for Adapter {
     fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let work = |shared: Arc<Shared>| async move { Ok(shared.folder.attributes(ino(number)?).await?) };
+        let work = |shared: Arc<Shared>| async move {
+            shared.folder.attributes(ino(number)?).await.map_err(of_number)
+        };
         self.answer(reply, work, |shared, found, reply: ReplyAttr| {
             reply.attr(&time_to_live(&found), &file_attributes(&found, shared.owner));
         });
@@ -113,8 +115,8 @@ impl fuser::Filesystem for Adapter {
         let work = move |shared: Arc<Shared>| async move {
             let ino = ino(number)?;
             Ok(match changes == Changes::default() {
-                true => shared.folder.attributes(ino).await?,
-                false => shared.folder.set_attributes(ino, changes).await?,
+                true => shared.folder.attributes(ino).await.map_err(of_number)?,
+                false => shared.folder.set_attributes(ino, changes).await.map_err(of_number)?,
             })
         };
         self.answer(reply, work, |shared, found, reply: ReplyAttr| {
@@ -123,13 +125,15 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        let work = |shared: Arc<Shared>| async move { Ok(shared.folder.read_link(ino(number)?).await?) };
+        let work = |shared: Arc<Shared>| async move {
+            shared.folder.read_link(ino(number)?).await.map_err(of_number)
+        };
         self.answer(reply, work, |_, target, reply: ReplyData| reply.data(target.as_bytes()));
     }
 
     fn mknod(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -141,39 +145,46 @@ impl fuser::Filesystem for Adapter {
         if mode & libc::S_IFMT != libc::S_IFREG {
             return reply.error(Errno::EPERM);
         }
-        let place = place(parent, name);
+        let (place, asked) = (place(parent, name), ops::asked(request));
         let work = move |shared: Arc<Shared>| async move {
-            ops::make_file(&shared, place?, mode_to_set(mode)).await
+            ops::make_file(&shared, place?, mode_to_set(mode), asked).await
         };
         self.answer(reply, work, |shared, made, reply| ops::entry(shared, &made, reply));
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
         let (place, mode) = (place(parent, name), mode_to_set(mode | libc::S_IFDIR));
-        let work =
-            move |shared: Arc<Shared>| async move { Ok(shared.folder.make_directory(place?, mode).await?) };
+        let asked = ops::asked(request);
+        let work = move |shared: Arc<Shared>| async move {
+            Ok(shared.folder.make_directory(place?, mode, asked).await?)
+        };
         self.answer(reply, work, |shared, made, reply| ops::entry(shared, &made, reply));
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let place = place(parent, name);
-        self.confirm(reply, |shared| async move { Ok(shared.folder.unlink(place?).await?) });
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (place, asked) = (place(parent, name), ops::asked(request));
+        self.confirm(reply, move |shared| async move { Ok(shared.folder.unlink(place?, asked).await?) });
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let place = place(parent, name);
-        self.confirm(reply, |shared| async move { Ok(shared.folder.remove_directory(place?).await?) });
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (place, asked) = (place(parent, name), ops::asked(request));
+        self.confirm(
+            reply,
+            move |shared| async move { Ok(shared.folder.remove_directory(place?, asked).await?) },
+        );
     }
 
-    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
-        let (place, target) = (place(parent, name), target(to));
-        let work = |shared: Arc<Shared>| async move { Ok(shared.folder.make_link(place?, &target?).await?) };
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
+        let (place, target, asked) = (place(parent, name), target(to), ops::asked(request));
+        let work = move |shared: Arc<Shared>| async move {
+            Ok(shared.folder.make_link(place?, &target?, asked).await?)
+        };
         self.answer(reply, work, |shared, made, reply| ops::entry(shared, &made, reply));
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -182,7 +193,11 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (from, to, how) = (place(parent, name), place(new_parent, new_name), ops::renaming(flags));
-        self.confirm(reply, |shared| async move { Ok(shared.folder.rename(from?, to?, how?).await?) });
+        let asked = ops::asked(request);
+        self.confirm(
+            reply,
+            move |shared| async move { Ok(shared.folder.rename(from?, to?, how?, asked).await?) },
+        );
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
@@ -190,11 +205,11 @@ impl fuser::Filesystem for Adapter {
         reply.error(Errno::EPERM);
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let shared = self.shared.clone();
+    fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (shared, asked) = (self.shared.clone(), ops::asked(request));
         self.runtime.spawn(async move {
             match ino(number) {
-                Ok(ino) => ops::open(&shared, ino, flags, reply).await,
+                Ok(ino) => ops::open(&shared, ino, flags, asked, reply).await,
                 Err(error) => reply.error(Refused::from(error).0),
             }
         });
@@ -202,7 +217,7 @@ impl fuser::Filesystem for Adapter {
 
     fn create(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -211,9 +226,10 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let (shared, place, mode) = (self.shared.clone(), place(parent, name), mode_to_set(mode));
+        let asked = ops::asked(request);
         self.runtime.spawn(async move {
             match place {
-                Ok(place) => ops::create(&shared, place, mode, OpenFlags(flags), reply).await,
+                Ok(place) => ops::create(&shared, place, mode, OpenFlags(flags), asked, reply).await,
                 Err(error) => reply.error(Refused::from(error).0),
             }
         });
@@ -333,7 +349,7 @@ impl fuser::Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         number: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -342,31 +358,35 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let Some(name) = attribute(name) else { return reply.error(Errno::EOPNOTSUPP) };
-        let (value, exists) = (value.to_vec(), ops::existence(flags));
+        let (value, exists, asked) = (value.to_vec(), ops::existence(flags), ops::asked(request));
         self.confirm(reply, move |shared| async move {
-            Ok(shared.folder.set_xattr(ino(number)?, &name, &value, exists?).await?)
+            shared.folder.set_xattr(ino(number)?, &name, &value, exists?, asked).await.map_err(of_number)
         });
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         // ls and cp ask for several of the system's attributes of each file: none costs a call.
         let Some(name) = attribute(name) else { return reply.error(Errno::NO_XATTR) };
-        let work = |shared: Arc<Shared>| async move { Ok(shared.folder.xattr(ino(number)?, &name).await?) };
+        let work = |shared: Arc<Shared>| async move {
+            shared.folder.xattr(ino(number)?, &name).await.map_err(of_number)
+        };
         self.answer(reply, work, move |_, value, reply| ops::sized(&value, size, reply));
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        let work = |shared: Arc<Shared>| async move { Ok(shared.folder.xattrs(ino(number)?).await?) };
+        let work =
+            |shared: Arc<Shared>| async move { shared.folder.xattrs(ino(number)?).await.map_err(of_number) };
         self.answer(reply, work, move |_, names: Vec<String>, reply| {
             let names: String = names.iter().flat_map(|name| [name, "\0"]).collect();
             ops::sized(names.as_bytes(), size, reply);
         });
     }
 
-    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let Some(name) = attribute(name) else { return reply.error(Errno::NO_XATTR) };
+        let asked = ops::asked(request);
         self.confirm(reply, move |shared| async move {
-            Ok(shared.folder.remove_xattr(ino(number)?, &name).await?)
+            shared.folder.remove_xattr(ino(number)?, &name, asked).await.map_err(of_number)
         });
     }
 

@@ -20,6 +20,15 @@ impl From<FolderError> for Refused {
     }
 }
 
+/// Why a request about a number is refused. A number without a name is stale: the remote has another file under the name by now, and the
+/// kernel looks the path up again. ENOENT would say that the path leads nowhere.
+pub(super) fn of_number(error: FolderError) -> Refused {
+    match error {
+        FolderError::NotFound => Refused(Errno::ESTALE),
+        error => error.into(),
+    }
+}
+
 /// The errno of an error.
 pub(super) fn of(error: &FolderError) -> Errno {
     match error {

@@ -1,17 +1,17 @@
 //! The operations that are more than one call of the folder.
 
 use super::attributes::{self, file_attributes, time_to_live};
-use super::errno::Refused;
+use super::errno::{Refused, of_number};
 use super::negotiate::MOUNT_BLOCK_BYTES;
 use super::shared::Shared;
 use bytes::Bytes;
 use fuser::{
     Errno, FileHandle, FopenFlags, Generation, OpenAccMode, OpenFlags, RenameFlags, ReplyCreate, ReplyData,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 use holdall_core::device::{Piece, ReadLease};
 use holdall_core::folder::api::{
-    Access, Allocate, Attributes, FolderError, Handle, OpenMode, Opened, Renaming, Statistics,
+    Access, Allocate, Asked, Attributes, FolderError, Handle, OpenMode, Opened, Renaming, Statistics,
 };
 use holdall_core::folder::{Ino, Place};
 use holdall_core::store::remote::Name;
@@ -28,6 +28,15 @@ pub(super) const GENERATION: Generation = Generation(0);
 const COPY_PIECE_BYTES: u32 = 1 << 20;
 /// Of a longer copy the program is told that it was short, and asks for the rest: so that it can be stopped.
 const COPY_BYTES_MAX: u64 = 64 << 20;
+
+/// In the number of a request that the kernel sends again.
+const RESENT: u64 = 1 << 63;
+
+/// The request that is answered.
+pub(super) fn asked(request: &Request) -> Asked {
+    let number = u64::from(request.unique());
+    Asked { request: number & !RESENT, is_repeated: number & RESENT != 0 }
+}
 
 /// What an open asks for.
 fn access(shared: &Shared, flags: OpenFlags) -> Access {
@@ -68,10 +77,10 @@ async fn answer(shared: &Shared, ino: Ino, opened: &Opened) -> Result<Answer, Re
 }
 
 /// open
-pub(super) async fn open(shared: &Shared, ino: Ino, flags: OpenFlags, reply: ReplyOpen) {
-    let opened = match shared.folder.open_file(ino, access(shared, flags)).await {
+pub(super) async fn open(shared: &Shared, ino: Ino, flags: OpenFlags, asked: Asked, reply: ReplyOpen) {
+    let opened = match shared.folder.open_file(ino, access(shared, flags), asked).await {
         Ok(opened) => opened,
-        Err(error) => return reply.error(Refused::from(error).0),
+        Err(error) => return reply.error(of_number(error).0),
     };
     let handle = FileHandle(opened.handle.0);
     match answer(shared, ino, &opened).await {
@@ -88,9 +97,16 @@ pub(super) async fn open(shared: &Shared, ino: Ino, flags: OpenFlags, reply: Rep
 }
 
 /// create
-pub(super) async fn create(shared: &Shared, place: Place, mode: u32, flags: OpenFlags, reply: ReplyCreate) {
+pub(super) async fn create(
+    shared: &Shared,
+    place: Place,
+    mode: u32,
+    flags: OpenFlags,
+    asked: Asked,
+    reply: ReplyCreate,
+) {
     let (access, is_new) = (access(shared, flags), flags.0 & libc::O_EXCL != 0);
-    let (attributes, opened) = match shared.folder.create(place, mode, access, is_new).await {
+    let (attributes, opened) = match shared.folder.create(place, mode, access, is_new, asked).await {
         Ok(created) => created,
         Err(error) => return reply.error(Refused::from(error).0),
     };
@@ -110,9 +126,14 @@ pub(super) async fn create(shared: &Shared, place: Place, mode: u32, flags: Open
 }
 
 /// mknod of a file, which some programs use in place of create.
-pub(super) async fn make_file(shared: &Shared, place: Place, mode: u32) -> Result<Attributes, Refused> {
+pub(super) async fn make_file(
+    shared: &Shared,
+    place: Place,
+    mode: u32,
+    asked: Asked,
+) -> Result<Attributes, Refused> {
     let access = Access { writes: true, truncates: false, may_pass_through: false };
-    let (attributes, opened) = shared.folder.create(place, mode, access, true).await?;
+    let (attributes, opened) = shared.folder.create(place, mode, access, true, asked).await?;
     shared.folder.release(opened.handle);
     Ok(attributes)
 }

@@ -115,3 +115,18 @@ fn statfs_names_the_folder_and_its_space() {
     assert!(line.unwrap().starts_with("file:///a%2C\\040b "), "{line:?}");
     assert!(line.unwrap().contains(" fuse.holdall-folder rw,nosuid,nodev,noatime,"), "{line:?}");
 }
+
+#[test]
+fn the_access_time_is_that_of_the_last_change() {
+    let bench = Bench::new();
+    bench.sh("echo x > f && touch -m -d 2001-02-03 f && cat f && touch -a f && test \"$(stat -c %X f)\" = \"$(stat -c %Y f)\"");
+}
+
+#[test]
+fn the_top_directory_has_no_attributes_of_its_own() {
+    let bench = Bench::new();
+    let set = rustix::fs::setxattr(bench.at(""), "user.a", b"x", XattrFlags::empty());
+    assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
+    let set = std::fs::set_permissions(bench.at(""), PermissionsExt::from_mode(0o700));
+    assert_eq!(errno(set), libc::EOPNOTSUPP);
+}

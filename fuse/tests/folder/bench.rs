@@ -17,6 +17,16 @@ use uuid::Uuid;
 /// After this time a test is over, whatever it waits for: its connection is aborted.
 const TEST_LIMIT: Duration = Duration::from_secs(120);
 
+/// How many operations of fsx each mode gets.
+pub fn fsx_operations() -> u64 {
+    std::env::var("HOLDALL_FSX_OPERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(4000)
+}
+
+/// How long so many operations may take.
+pub fn fsx_limit() -> Duration {
+    Duration::from_secs(60 + fsx_operations() / 50)
+}
+
 /// For changes that come by themselves.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -162,6 +172,8 @@ async fn open(
         folder: Uuid::from_u128(8),
         remote: Arc::new(remote),
         cache_bytes: 1 << 30,
+        whole_up_to: 16 << 20,
+        device: uuid::Uuid::from_u128(7),
         device_name: "laptop".into(),
         read_only: None,
         has_outlived: false,
@@ -173,7 +185,7 @@ async fn open(
 fn watch(at: PathBuf) -> mpsc::Sender<()> {
     let (over, is_over) = mpsc::channel();
     std::thread::spawn(move || {
-        if is_over.recv_timeout(TEST_LIMIT) == Err(RecvTimeoutError::Timeout) {
+        if is_over.recv_timeout(TEST_LIMIT.max(fsx_limit())) == Err(RecvTimeoutError::Timeout) {
             let _ = holdall_fuse::mount::abort(&at);
         }
     });

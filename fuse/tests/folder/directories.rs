@@ -102,6 +102,7 @@ fn names_that_no_remote_can_have_are_refused() {
     let bad = bench.at("").join(OsStr::from_bytes(b"\xff\xfe"));
     assert_eq!(errno(std::fs::write(bad, "")), libc::EINVAL);
     assert_eq!(errno(std::fs::write(bench.at(&"x".repeat(256)), "")), libc::ENAMETOOLONG);
+    assert_eq!(errno(std::fs::write(bench.at(".holdall-upload-1"), "")), libc::EINVAL);
     std::fs::write(bench.at(&"ä".repeat(127)), "").unwrap();
     assert_eq!(names(&bench, ""), ["ä".repeat(127)]);
 }

@@ -218,3 +218,23 @@ fn only_files_directories_and_links_can_be_made() {
     node("file", rustix::fs::FileType::RegularFile).unwrap();
     assert_eq!(std::fs::metadata(bench.at("file")).unwrap().len(), 0);
 }
+
+#[test]
+fn locks_hold_between_programs() {
+    let bench = Bench::new();
+    bench.sh(
+        "exec 9> lock && flock --exclusive 9 && ! flock --nonblock --exclusive lock true && flock --unlock 9 && flock --nonblock lock true
+         python3 - <<'END'
+import fcntl, os
+file = os.open('lock', os.O_RDWR)
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+if os.fork() == 0:
+    other = os.open('lock', os.O_RDWR)
+    fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 10)
+    try: fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 5)
+    except BlockingIOError: os._exit(0)
+    os._exit(1)
+assert os.wait()[1] == 0
+END",
+    );
+}

@@ -1,7 +1,9 @@
 //! A mount whose daemon is killed, and followed by another one.
 
 use crate::child::Program;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 struct Daemons {
     root: tempfile::TempDir,
@@ -105,4 +107,73 @@ fn open_files_outlive_a_killed_daemon() {
     assert_eq!(second.ask("unmount"), "unmounted");
     second.finished();
     assert!(!is_mounted(&daemons.root.path().join("mnt")));
+}
+
+/// Programs that make, rename and remove files without a pause.
+const STORM: &str = "import os, sys, threading
+at, rounds, failures, stop = sys.argv[1], [0] * 8, [], threading.Event()
+def storm(me):
+    try:
+        while not stop.is_set():
+            one, other, directory = (f'{at}/{kind}-{me}-{rounds[me]}' for kind in ('one', 'other', 'd'))
+            os.close(os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            os.mkdir(directory)
+            os.rename(one, other)
+            os.rename(other, directory + '/c')
+            os.symlink('c', directory + '/l')
+            os.setxattr(directory + '/c', 'user.n', b'1', os.XATTR_CREATE)
+            if rounds[me] % 16:
+                os.removexattr(directory + '/c', 'user.n')
+                os.unlink(directory + '/l')
+                os.unlink(directory + '/c')
+                os.rmdir(directory)
+            rounds[me] += 1
+    except OSError as error:
+        failures.append(f'{me}, round {rounds[me]}: {error}')
+threads = [threading.Thread(target=storm, args=(me,)) for me in range(8)]
+for thread in threads: thread.start()
+print('ready', flush=True)
+for line in sys.stdin:
+    if line.strip() == 'stop':
+        stop.set()
+        for thread in threads: thread.join()
+    print(failures or ' '.join(map(str, rounds)), flush=True)";
+
+#[test]
+fn nothing_is_done_twice_when_the_daemon_is_killed() {
+    let daemons = Daemons::new();
+    let mut daemon = daemons.start("mount");
+    let at = daemons.at("");
+    let mut storm =
+        Program::start(Path::new("/usr/bin/env"), &["python3", "-c", STORM, at.to_str().unwrap()]);
+    let rounds = |said: String| -> Vec<u32> {
+        let numbers: Result<_, _> = said.split(' ').map(str::parse).collect();
+        numbers.unwrap_or_else(|_| panic!("programs saw {said}"))
+    };
+    let sum = |storm: &mut Program| rounds(storm.ask("rounds")).iter().sum::<u32>();
+    for _ in 0..8 {
+        let (before, until) = (sum(&mut storm), Instant::now() + Duration::from_secs(60));
+        while sum(&mut storm) < before + 20 {
+            assert!(Instant::now() < until, "the storm has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // As kill -9 does.
+        drop(daemon);
+        daemon = daemons.start("resume");
+    }
+    let rounds = rounds(storm.ask("stop"));
+    drop(storm);
+    let made = |(me, rounds): (usize, &u32)| {
+        (0..*rounds).step_by(16).map(move |number| format!("d-{me}-{number}")).collect::<Vec<_>>()
+    };
+    let made: BTreeSet<String> = rounds.iter().enumerate().flat_map(made).collect();
+    let names = |at: &Path| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(at).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    assert_eq!(names(&at), made);
+    let files: BTreeSet<String> = ["c", "l"].map(String::from).into();
+    made.iter().for_each(|directory| assert_eq!(names(&at.join(directory)), files, "{directory}"));
+    assert_eq!(daemon.ask("unmount"), "unmounted");
+    daemon.finished();
 }

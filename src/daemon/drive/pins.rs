@@ -23,7 +23,7 @@ use tally::{Figures, Tally};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-pub use change::words;
+pub use change::{at_least, words};
 
 mod change;
 mod enough;

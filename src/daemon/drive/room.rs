@@ -8,7 +8,7 @@ use super::engine::{CACHE_SHARE, free_without};
 use super::lock::lock_if_there;
 use crate::api::{self, Action, Evicted, Failure};
 use crate::daemon::failure;
-use crate::daemon::limits::changed_cache;
+use crate::daemon::limits::{changed_cache, share};
 use holdall_core::disk::real::Directory;
 use holdall_core::units::BLOCK_BYTES;
 use std::fs;
@@ -27,29 +27,18 @@ impl Drive {
         let limits = self.stores.limits();
         let said = self.own_cache().or(limits.cache_bytes());
         let limit = said.map_or(free / CACHE_SHARE, |said| said.min(free));
-        let shared = limits.cache_total_bytes().map(|total| {
-            let (closed_bytes, others_open) = self.others_caches();
-            share(total, closed_bytes, others_open)
-        });
+        let shared = limits.cache_total_bytes().map(|total| share(total, limits.others_caches(self.uuid())));
         Ok(limit.min(shared.unwrap_or(u64::MAX)).max(LEAST_BYTES))
     }
 
     /// Whether what must stay in the cache fits this drive's share of a limit for all drives.
     pub fn fits_total(&self, total: u64) -> Result<(), Failure> {
-        let (closed_bytes, others_open) = self.others_caches();
-        self.fits_cache(share(total, closed_bytes, others_open))
+        self.fits_cache(share(total, self.stores.limits().others_caches(self.uuid())))
     }
 
-    /// Bytes in the caches of other closed drives, and the number of other open drives.
-    fn others_caches(&self) -> (u64, u64) {
-        let known = self.known.upgrade();
-        let all: Vec<_> = known.map(|known| known.lock().values().cloned().collect()).unwrap_or_default();
-        // The caller may hold its own lock: no waiting writer may come in between.
-        let others = all.iter().filter(|drive: &&Arc<Drive>| drive.uuid() != self.uuid());
-        others.fold((0, 0), |(closed_bytes, open), drive| match drive.live.read_recursive().is_some() {
-            true => (closed_bytes, open + 1),
-            false => (closed_bytes + drive.closed_cache_bytes(), open),
-        })
+    /// Bytes of the cache of a closed drive; `None` if it is open. The caller may hold its own lock: no waiting writer may come in between.
+    pub(in crate::daemon) fn cache_while_closed(&self) -> Option<u64> {
+        self.live.read_recursive().is_none().then(|| self.closed_cache_bytes())
     }
 
     /// Bytes that the cache of a closed drive takes of the disk.
@@ -110,11 +99,6 @@ impl Drive {
     }
 }
 
-/// A drive's share of the limit for all drives, beside closed drives and other open drives. Pure.
-fn share(total: u64, closed_bytes: u64, others_open: u64) -> u64 {
-    total.saturating_sub(closed_bytes) / (others_open + 1)
-}
-
 /// Deletes everything in a cache's directory but its lock, which is held.
 fn empty(directory: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
@@ -137,15 +121,6 @@ fn empty(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn open_drives_share_what_closed_ones_leave() {
-        const GIB: u64 = 1 << 30;
-        assert_eq!(share(20 * GIB, 0, 0), 20 * GIB);
-        assert_eq!(share(20 * GIB, 8 * GIB, 0), 12 * GIB);
-        assert_eq!(share(20 * GIB, 8 * GIB, 2), 4 * GIB);
-        assert_eq!(share(20 * GIB, 30 * GIB, 1), 0);
-    }
 
     #[test]
     fn a_cache_is_emptied_but_for_its_lock() {

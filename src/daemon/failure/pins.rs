@@ -1,7 +1,7 @@
 //! Errors of pinning, of evicting files from the cache, and of waiting for them.
 
 use super::{NOTHING_CHANGED, failure, read, state};
-use crate::api::{Action, Actions, Code, Failure, Pin};
+use crate::api::{Action, Actions, Code, Failure, FolderCommand, Pin};
 use crate::daemon::drive::{ScanError, words};
 use crate::scanner::Unscannable;
 use crate::sizes::{format_bytes, format_duration};
@@ -15,15 +15,27 @@ pub const NOT_ENOUGH: &str = "Downloaded data stays until the space is needed. N
 pub fn on_no_drive(path: &str, mounted: &[String]) -> Failure {
     let action: Actions = match mounted {
         [] => Action::Open { drive: None }.into(),
-        mounted => format!("Open drives are mounted at {}.", mounted.join(", ")).into(),
+        mounted => format!("Open drives and folders are mounted at {}.", mounted.join(", ")).into(),
     };
-    failure(Code::NotFound, format!("{path} is not on an open drive."), NOTHING_CHANGED, action)
+    failure(
+        Code::NotFound,
+        format!("{path} is not on an open drive or in an open folder."),
+        NOTHING_CHANGED,
+        action,
+    )
 }
 
 /// The path is on a drive that was open when the service ended.
 pub fn not_taken_up(name: &str) -> Failure {
     let message = format!("The drive {name} is being reopened after a restart.");
     let status = Action::DriveStatus { drive: Some(name.to_owned()) };
+    state(message, [Action::tell("Try again in a moment."), status])
+}
+
+/// The path is in a folder that was open when the service ended.
+pub fn folder_not_taken_up(name: &str) -> Failure {
+    let message = format!("The folder {name} is being reopened after a restart.");
+    let status = Action::Folder { command: FolderCommand::Status, folder: Some(name.to_owned()) };
     state(message, [Action::tell("Try again in a moment."), status])
 }
 
@@ -184,6 +196,28 @@ pub fn not_pinned_whole(name: &str, has_paths: bool) -> Failure {
         false => format!("Nothing of the drive {name} is pinned."),
     };
     failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })
+}
+
+/// The folder is not pinned as a whole.
+pub fn folder_not_pinned(name: &str, has_paths: bool) -> Failure {
+    let message = match has_paths {
+        true => format!("The folder {name} is not pinned as a whole; some paths in it are pinned."),
+        false => format!("Nothing of the folder {name} is pinned."),
+    };
+    failure(Code::NotFound, message, NOTHING_CHANGED, Action::Pins { drive: Some(name.to_owned()) })
+}
+
+/// The file or folder to be evicted is pinned: by this path, or as a whole.
+pub fn folder_evict_pinned(name: &str, path: &str, shown: &str) -> Failure {
+    match path {
+        "" => failure(
+            Code::State,
+            format!("The folder {name} is pinned."),
+            NOTHING_CHANGED,
+            Action::UnpinDrive { drive: Some(name.to_owned()) },
+        ),
+        _ => evict_pinned(name, Some(shown)),
+    }
 }
 
 /// The file or drive to be evicted is pinned.

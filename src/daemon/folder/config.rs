@@ -39,6 +39,9 @@ pub struct Config {
     /// It is meant to be open: the next daemon opens it again.
     #[serde(default)]
     pub is_open: bool,
+    /// How much of the local disk its cache may take, if a person has set a limit for this folder, in bytes.
+    #[serde(default)]
+    pub cache_bytes: Option<u64>,
     /// A person has paused its uploads.
     #[serde(default)]
     pub paused: bool,
@@ -76,6 +79,7 @@ impl Config {
             read_only: false,
             no_passthrough: false,
             is_open: false,
+            cache_bytes: None,
             paused: false,
             unsent: false,
             mount: None,

@@ -18,10 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// The cache: half of the free disk, as for drives.
-const CACHE_SHARE: u64 = 2;
-/// No cache can work with less.
-const CACHE_MIN: u64 = 1 << 20;
+/// Files up to this length are downloaded as a whole before a program writes to them: from then on they are as fast as local ones.
+const WHOLE_UP_TO: u64 = 16 << 20;
 /// The database holds listings; what it keeps in memory is small.
 const DATABASE_MEMORY: u64 = 4 << 20;
 /// Shown for a folder that a person has opened so.
@@ -80,6 +78,7 @@ impl Folder {
         let down = watch::Sender::new(false);
         let (passthrough, registering) = (Passthrough::default(), registering::Trouble::default());
         engine.outbox().set_paused(self.pause().map(str::to_owned));
+        engine.set_background_pulls(self.pause().is_none());
         Ok((Live { engine, remote, meter, read_only, passthrough, registering, down }, stale))
     }
 
@@ -103,14 +102,15 @@ impl Folder {
         let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
         let (disk, files, free_bytes, database) = done.map_err(|error| failure::local(&error))?;
         *self.database.lock() = Some(database.clone());
-        let said = self.common.stores.limits().cache_bytes();
         Ok(FolderEnvironment {
             disk,
             files,
             database,
             folder: self.uuid,
             remote,
-            cache_bytes: said.map_or(free_bytes / CACHE_SHARE, |said| said.min(free_bytes)).max(CACHE_MIN),
+            whole_up_to: WHOLE_UP_TO,
+            cache_bytes: self.cache_limit(free_bytes),
+            device: self.common.registry.device().id,
             device_name: self.common.registry.device().name.clone(),
             read_only,
             has_outlived,
@@ -149,6 +149,7 @@ impl Folder {
             known_files: status.known_files,
             cached_bytes: status.cached_bytes,
             dirty_bytes: status.dirty_bytes,
+            pinned_bytes: live.engine.pinned_and_missing_bytes().0,
             conflicts: status.conflicts,
             held_deletions: status.held_deletions,
             last_uploaded_ms: queue.last_uploaded_ms.or(self.figures.last().last_uploaded_ms),

@@ -17,6 +17,9 @@ pub struct Last {
     /// Bytes here that the remote does not have.
     #[serde(default)]
     pub dirty_bytes: u64,
+    /// Bytes of pinned files.
+    #[serde(default)]
+    pub pinned_bytes: u64,
     /// Conflicts that nobody has settled.
     #[serde(default)]
     pub conflicts: u64,

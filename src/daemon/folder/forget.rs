@@ -1,7 +1,8 @@
 //! Forgetting a folder: its files on this device go, and nothing at the remote changes.
 
 use super::condition::Phase;
-use super::{Folder, OpenFolder};
+use super::remote::Known;
+use super::{Engine, Folder};
 use crate::api::{Action, Code, Failure, FolderCommand, ForgetFolder};
 use crate::daemon::failure::{self, failure};
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Keeps {
     unsent: bool,
+    /// Local files that a crash has left of changes that nothing is known of.
+    aside: u64,
     conflicts: u64,
     held: u64,
 }
@@ -23,7 +26,8 @@ impl Folder {
             return Err(failure::state("The folder is open.", self.action(FolderCommand::Close)));
         }
         if !request.discard_unsent
-            && let Some(kept) = refusal(&self.keeps(open.as_ref()))
+            && let Some(kept) =
+                refusal(&self.keeps(open.as_ref().map(|open| open.live.engine.clone())).await?)
         {
             return Err(failure(Code::Unsent, kept.message, kept.consequence, kept.actions));
         }
@@ -44,25 +48,31 @@ impl Folder {
         Ok(())
     }
 
-    fn keeps(&self, open: Option<&OpenFolder>) -> Keeps {
-        match open {
-            Some(open) => {
-                let status = open.live.engine.status();
-                let queue = super::queue::counts(&open.live.engine.outbox().queue(0));
-                Keeps {
-                    // It is still being uploaded, or was just now.
-                    unsent: queue.all() > 0 || status.dirty_bytes > 0,
-                    conflicts: status.conflicts,
-                    held: status.held_deletions,
-                }
-            }
-            None => {
-                let last = self.figures.last();
-                let unsent = self.config.lock().unsent;
-                Keeps { unsent, conflicts: last.conflicts, held: last.held_deletions }
-            }
+    /// What its log and its files say. A closed folder's engine is begun to ask it.
+    async fn keeps(&self, engine: Option<Arc<Engine>>) -> Result<Keeps, Failure> {
+        if let Some(engine) = engine {
+            return keeps(&engine);
         }
+        if Known::load(&self.directory()).is_none() {
+            // Its remote was never connected, so it was never open.
+            return Ok(Keeps { unsent: self.config.lock().unsent, ..Keeps::default() });
+        }
+        let (live, _stale) = self.begin(true, false).await?;
+        let kept = keeps(&live.engine);
+        if let Err(error) = live.engine.close().await {
+            tracing::warn!(folder = self.name, %error, "the engine could not be closed in order");
+        }
+        kept
     }
+}
+
+fn keeps(engine: &Engine) -> Result<Keeps, Failure> {
+    Ok(Keeps {
+        unsent: engine.unsent() > 0 || engine.outbox().queue(0).failed > 0,
+        aside: engine.set_aside().map_err(|error| failure::folder(&error))?,
+        conflicts: engine.outbox().conflicts().len() as u64,
+        held: engine.held().count,
+    })
 }
 
 /// Why a folder is not forgotten, and what to do about it.
@@ -83,6 +93,11 @@ fn refusal(keeps: &Keeps) -> Option<Refusal> {
             "Some changes of the folder are only on this computer.".to_owned(),
             "Nothing was changed. They would be lost.",
             FolderCommand::Queue,
+        ),
+        Keeps { aside, .. } if *aside > 0 => of(
+            format!("{aside} files that a crash has left are only on this computer."),
+            "Nothing was changed. They would be lost.",
+            FolderCommand::Status,
         ),
         Keeps { conflicts, .. } if *conflicts > 0 => of(
             format!("{conflicts} conflicts of the folder are not settled."),
@@ -107,7 +122,8 @@ mod tests {
         let message = |keeps: Keeps| refusal(&keeps).map(|refusal| refusal.message);
         assert_eq!(message(Keeps::default()), None);
         for (keeps, word) in [
-            (Keeps { unsent: true, conflicts: 1, held: 1 }, "only on this computer"),
+            (Keeps { unsent: true, aside: 1, conflicts: 1, held: 1 }, "only on this computer"),
+            (Keeps { aside: 4, conflicts: 1, ..Keeps::default() }, "4 files that a crash"),
             (Keeps { conflicts: 2, ..Keeps::default() }, "2 conflicts"),
             (Keeps { held: 30, ..Keeps::default() }, "30 files"),
         ] {

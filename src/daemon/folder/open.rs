@@ -175,7 +175,7 @@ impl Folder {
     pub(super) fn begin_tasks(self: &Arc<Self>, live: &super::Live) -> Vec<tokio::task::AbortHandle> {
         let connecting = tokio::spawn(live.remote.clone().connect_in_background());
         let watching = self.watch(live);
-        vec![connecting.abort_handle(), watching]
+        vec![connecting.abort_handle(), watching, self.follow_disk()]
     }
 
     /// The answer, with the first word of the remote.

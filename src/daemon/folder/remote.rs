@@ -73,6 +73,9 @@ struct Saved {
     keeps_meta: bool,
     keeps_mtime: bool,
     root_tag_tells: bool,
+    /// What was saved without it is looked at twice until the remote was connected.
+    #[serde(default)]
+    replaces_at_once: bool,
     len_max: Option<u64>,
     read_only: Option<String>,
     root: Option<RootId>,
@@ -106,6 +109,7 @@ impl Known {
             keeps_meta,
             keeps_mtime,
             root_tag_tells,
+            replaces_at_once,
             len_max,
             read_only,
         } = self.facts.clone();
@@ -118,6 +122,7 @@ impl Known {
             keeps_meta,
             keeps_mtime,
             root_tag_tells,
+            replaces_at_once,
             len_max,
             read_only,
             root: self.root.clone(),
@@ -136,6 +141,7 @@ impl Saved {
             keeps_meta: self.keeps_meta,
             keeps_mtime: self.keeps_mtime,
             root_tag_tells: self.root_tag_tells,
+            replaces_at_once: self.replaces_at_once,
             len_max: self.len_max,
             read_only: self.read_only,
         }

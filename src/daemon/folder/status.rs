@@ -59,8 +59,10 @@ impl Folder {
             queue: counts(&queue),
             conflicts: now.as_ref().map_or(last.conflicts, |now| now.conflicts),
             held_deletions: now.as_ref().map_or(last.held_deletions, |now| now.held_deletions),
-            // Nothing of a folder can be pinned yet.
-            pinned_bytes: 0,
+            pinned_bytes: match &live {
+                Some(live) => live.engine.pinned_and_missing_bytes().0,
+                None => last.pinned_bytes,
+            },
             requests: by_kind(meter.requests()),
             sent_bytes: meter.sent_bytes().total(),
             received_bytes: meter.received_bytes().total(),

@@ -1,6 +1,6 @@
 //! The routes of folders.
 
-use super::{Asked, plain, work};
+use super::{Asked, Query, plain, work};
 use crate::api::{self, Failure};
 use crate::daemon::Shared;
 use crate::daemon::failure;
@@ -56,7 +56,7 @@ where
 }
 
 /// The watched directory of a request that only looks.
-fn directory(state: &State<Shared>, name: &Path<String>) -> Option<Result<Arc<Directory>, Failure>> {
+fn watched_directory(state: &State<Shared>, name: &Path<String>) -> Option<Result<Arc<Directory>, Failure>> {
     state.0.watched().get(&name.0)
 }
 
@@ -163,14 +163,14 @@ pub async fn forget(
 }
 
 pub async fn queue(state: State<Shared>, name: Path<String>) -> Response {
-    if let Some(directory) = directory(&state, &name) {
+    if let Some(directory) = watched_directory(&state, &name) {
         return plain(directory.map(|directory| directory.queue()));
     }
     look((state, name), |folder| Ok(folder.queue()))
 }
 
 pub async fn conflicts(state: State<Shared>, name: Path<String>) -> Response {
-    match directory(&state, &name) {
+    match watched_directory(&state, &name) {
         Some(Ok(directory)) => return plain(directory.conflicts().await),
         Some(Err(failure)) => return plain::<()>(Err(failure)),
         None => {}
@@ -193,7 +193,7 @@ pub async fn keep(
 }
 
 pub async fn deletions(state: State<Shared>, name: Path<String>) -> Response {
-    match directory(&state, &name) {
+    match watched_directory(&state, &name) {
         Some(Ok(directory)) => return plain(directory.deletions().await),
         Some(Err(failure)) => return plain::<()>(Err(failure)),
         None => {}
@@ -219,4 +219,19 @@ pub async fn restore_deletions(state: State<Shared>, name: Path<String>) -> Resp
     }
     let (state, name) = named;
     on_folder((state, name), async |folder, _| folder.restore_deletions().await)
+}
+
+pub async fn directory(
+    State(drives): State<Shared>,
+    Path(name): Path<String>,
+    Query(asked): Query<api::ListDirectory>,
+) -> Response {
+    let listed = match folder(&drives, &name) {
+        Ok(folder) => {
+            let listed = folder.directory_entries(&asked.path).await;
+            listed.map_err(|failure| folder.named(failure))
+        }
+        Err(failure) => Err(failure),
+    };
+    plain(listed)
 }

@@ -129,6 +129,7 @@ fn found_facts(read_only: Option<String>, abilities: Abilities) -> Facts {
         keeps_meta: true,
         keeps_mtime: true,
         root_tag_tells: false,
+        replaces_at_once: true,
         len_max: Some(parts::LEN_MAX),
         read_only,
     }

@@ -2,12 +2,14 @@
 //!
 //! If started by root, all but rclone change to `nobody`, and their directories are open to all users.
 
+use crate::faults::http::{Head, read_body};
 use crate::process::{Process, free_address};
 use crate::secrets;
 use crate::tls::{Authority, Certificate};
 use std::fmt::Write;
 use std::fs::Permissions;
-use std::net::SocketAddr;
+use std::io::{BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,6 +157,22 @@ http {{
     /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.process.address()
+    }
+
+    /// Makes a request, as any other program would, of a server without a sign-in or TLS. `path` is percent-encoded, and begins with `/`.
+    /// Returns the status and the body.
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Vec<u8>) {
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let (address, len) = (self.address(), body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {len}\r\nconnection: close\r\n{headers}\r\n"
+        );
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        let mut from = BufReader::new(stream);
+        let head = Head::read(&mut from).unwrap().expect("an answer");
+        let framing = head.answer_framing(method).unwrap();
+        (head.status(), read_body(&mut from, framing).unwrap())
     }
 
     /// The directory that it serves.

@@ -59,6 +59,8 @@ export class Client {
   compareFork = (name: string, of: string) => this.post<api.Compared>(fork(name, of, '/compare'), {});
   discardFork = (name: string, of: string) => this.delete(fork(name, of));
 
+  folderDirectory = (name: string, path: string) =>
+    this.get<api.DirectoryEntry[]>(folder(name, `/directory?path=${encodeURIComponent(path)}`));
   directory = (name: string, path: string) =>
     this.get<api.DirectoryEntry[]>(drive(name, `/directory?path=${encodeURIComponent(path)}`));
   pins = (name: string) => this.get<api.Pin[]>(drive(name, '/pins'));

@@ -55,6 +55,113 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/devices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** This device and its paired devices */
+        get: operations["get_devices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/devices/listen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Lets paired devices connect, or not */
+        post: operations["post_devices_listen"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/devices/name": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Renames this device */
+        post: operations["post_devices_name"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/devices/paired/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Unpairs a device, and closes its connections */
+        delete: operations["delete_devices_paired_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/devices/pairing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The pairing that was begun last */
+        get: operations["get_devices_pairing"];
+        put?: never;
+        /** Begins a pairing, with a code or by showing one; it ends when nobody asks for it for 15 seconds */
+        post: operations["post_devices_pairing"];
+        /** Ends the pairing */
+        delete: operations["delete_devices_pairing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/devices/pairing/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Confirms the pairing, or refuses it */
+        post: operations["post_devices_pairing_confirm"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/diagnostics": {
         parameters: {
             query?: never;
@@ -517,7 +624,7 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** The pins of a drive */
+        /** The pins of a drive or folder */
         get: operations["get_drives_name_pins"];
         put?: never;
         post?: never;
@@ -831,6 +938,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The entries of a directory by its absolute path, on whichever drive or folder it is */
+        get: operations["get_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -1023,6 +1147,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/folders/{name}/directory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** The entries of a directory of an open folder, and how much of each is here */
+        get: operations["get_folders_name_directory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/folders/{name}/forget": {
         parameters: {
             query?: never;
@@ -1202,7 +1346,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The pins of all drives */
+        /** The pins of all drives and folders */
         get: operations["get_pins"];
         put?: never;
         /** Pins files, or reports what a pin would take */
@@ -2285,6 +2429,11 @@ export interface components {
              */
             unreadable: number;
         };
+        /** @description The answer of the person here. */
+        ConfirmPairing: {
+            /** @description Whether to pair. */
+            pair: boolean;
+        };
         /** @description Creates a drive. */
         Create: {
             /** @description Whether to accept a place where others have files. */
@@ -2371,6 +2520,13 @@ export interface components {
              */
             restored: number;
         };
+        /** @description This device and the devices that are paired with it. */
+        Devices: {
+            /** @description The paired devices, by name. */
+            paired: components["schemas"]["PairedDevice"][];
+            /** @description This device. */
+            this: components["schemas"]["ThisDevice"];
+        };
         /** @description The result of looking for problems on this computer. */
         Diagnosis: {
             /** @description Everything that was checked, problems first. */
@@ -2427,7 +2583,7 @@ export interface components {
         DirectoryEntry: {
             /**
              * Format: uint64
-             * @description Bytes that a file takes on the drive; 0 for a directory, because its contents are not read.
+             * @description Bytes of a file; 0 for a directory, because its contents are not read.
              */
             bytes: number;
             /** @description Its kind. */
@@ -2696,8 +2852,8 @@ export interface components {
             /** @description Whether it can be chosen. */
             enabled: boolean;
             /**
-             * @description What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", or "drive:ACTION:NAME",
-             *     where the action is show, directory, open, close, pause, resume or upload_now.
+             * @description What it does: "window", "settings", "attention", "start", "pause:1h", "pause:tomorrow", "resume", "quit", "drive:ACTION:NAME" or
+             *     "folder:ACTION:NAME", where the action is show, directory, open, close, pause, resume or upload_now.
              */
             id: string;
             /** @description Its text. */
@@ -2708,7 +2864,7 @@ export interface components {
         /** @description The kinds of entries. Others, such as links and sockets, are not listed: they have nothing that could be kept. */
         EntryKind: "directory" | "file";
         /** @description How much of an entry is on this device. */
-        EntryState: "online_only" | "available" | "always_keep" | "partly";
+        EntryState: "online_only" | "available" | "always_keep" | "partly" | "waiting" | "conflict";
         /** @description An event. */
         Event: components["schemas"]["DriveStatus"] | components["schemas"]["FolderStatus"] | {
             /** @constant */
@@ -3321,7 +3477,7 @@ export interface components {
              */
             cache_bytes: number | null;
             /**
-             * @description Bytes of cache for drives with a limit of their own.
+             * @description Bytes of cache for drives and folders with a limit of their own.
              * @default {}
              */
             cache_of: {
@@ -3329,7 +3485,7 @@ export interface components {
             };
             /**
              * Format: uint64
-             * @description Bytes of cache for all drives together, including closed ones; `null` for no limit.
+             * @description Bytes of cache for all drives and folders together, including closed ones; `null` for no limit.
              * @default null
              */
             cache_total_bytes: number | null;
@@ -3379,6 +3535,16 @@ export interface components {
             /** @description Whether uploads and background downloads wait now because the network is metered. */
             waiting: boolean;
         };
+        /** @description Lets other devices connect, or not. */
+        ListenForDevices: {
+            /** @description Whether they can. */
+            on: boolean;
+            /**
+             * Format: uint16
+             * @description The port. If left out: the last one chosen, otherwise the usual one.
+             */
+            port?: number | null;
+        };
         /** @description Serves the pages and the API to browsers on other computers, which sign in with a password. */
         ListenWeb: {
             /** @description The address and port of this computer, such as `0.0.0.0:8443`. */
@@ -3421,11 +3587,16 @@ export interface components {
             /** @description The store. */
             store: string;
         };
+        /** @description Renames this device. */
+        NameDevice: {
+            /** @description The new name. */
+            name: string;
+        };
         /** @description Names files to unpin, or to remove from the cache. */
         NamedPaths: {
-            /** @description ... or the name of a drive. */
+            /** @description ... or the name of a drive or folder. */
             drive?: string | null;
-            /** @description Absolute paths on mounted drives ... */
+            /** @description Absolute paths on mounted drives and folders ... */
             paths?: string[];
         };
         /** @description A replica. */
@@ -3522,15 +3693,20 @@ export interface components {
              */
             took_over: components["schemas"]["Holder"] | null;
         };
-        /** @description The overview of all drives. */
+        /** @description The overview of all drives and folders. */
         Overview: {
             /**
              * Format: uint32
-             * @description How many drives need a person.
+             * @description How many drives and folders need a person.
              */
             attention: number;
             /** @description The drives, sorted by name. */
             drives: components["schemas"]["Card"][];
+            /**
+             * @description The folders, sorted by name.
+             * @default []
+             */
+            folders: components["schemas"]["FolderStatus"][];
             /** @description The state of everything, in one line. */
             line: string;
             /** @description When the pause of uploads and background downloads of all drives ends; null if they are not paused. */
@@ -3552,6 +3728,69 @@ export interface components {
              */
             version: string;
         };
+        /** @description Begins a pairing, and ends one that is under way. */
+        Pair: {
+            /** @description Where the other device is, as `host:port`. If left out, it is looked for on the local network. */
+            at?: string | null;
+            /** @description The code that the other device shows. If left out, this device shows a code. */
+            code?: string | null;
+        };
+        /** @description A paired device. */
+        PairedDevice: {
+            /** @description Where it was last reached, the latest first. */
+            addresses: string[];
+            /**
+             * Format: uint64
+             * @description How many connections with it are open.
+             */
+            connections: number;
+            /** @description The fingerprint of its key. */
+            fingerprint: string;
+            /** @description Its name here. */
+            name: string;
+            /**
+             * Format: uint64
+             * @description When it was paired, in milliseconds since 1970.
+             */
+            paired_at: number;
+            /**
+             * Format: uint64
+             * @description When it was last connected, in milliseconds since 1970.
+             */
+            seen_at: number | null;
+            /** @description Its uuid. */
+            uuid: string;
+        };
+        /** @description Where a pairing is. */
+        PairingStage: "none" | "showing" | "looking" | "confirm" | "waiting" | "paired" | "failed";
+        /** @description A pairing. It ends when nobody has asked for it for 15 seconds. */
+        PairingStatus: {
+            /** @description The code to type on the other device. */
+            code: string | null;
+            /** @description Why it failed. */
+            failure: components["schemas"]["Failure"] | null;
+            /** @description The other device's fingerprint, while a person is asked. */
+            fingerprint: string | null;
+            /** @description The other device's name, once it is known. */
+            name: string | null;
+            /**
+             * Format: uint16
+             * @description The port at which this device can be reached.
+             */
+            port: number | null;
+            /** @description Where it is. */
+            stage: components["schemas"]["PairingStage"];
+            /**
+             * Format: uint64
+             * @description How long the code is valid.
+             */
+            time_left_ms: number;
+            /**
+             * Format: uint8
+             * @description How many codes may still be tried.
+             */
+            tries_left: number;
+        };
         /** @description Changes the passphrase. */
         Passphrase: {
             /** @description The new passphrase. */
@@ -3564,7 +3803,7 @@ export interface components {
             /** @description Why not, for people; null if it does, and while the folder is not mounted. */
             why: string | null;
         };
-        /** @description What is always kept on this device: a path, or a whole drive. Figures of a closed drive are the last known ones, or 0. */
+        /** @description What is always kept on this device: a path, or a whole drive or folder. Figures of a closed one are the last known ones, or 0. */
         Pin: {
             /** @description Where that path is mounted now; null while the drive is not mounted. */
             at: string | null;
@@ -3573,7 +3812,7 @@ export interface components {
              * @description Bytes that these files take on the drive.
              */
             bytes: number;
-            /** @description The drive's name on this device. */
+            /** @description The name of the drive or folder on this device. */
             drive: string;
             /**
              * Format: uint64
@@ -3602,9 +3841,9 @@ export interface components {
              */
             unreadable: number;
         };
-        /** @description Always keeps files on this device: those at and below paths, or a whole drive. Files that are added below a path later are kept too. */
+        /** @description Always keeps files on this device: those at and below paths, or a whole drive or folder. Files that are added below a path later are kept too. */
         PinPaths: {
-            /** @description ... or the name of a drive. */
+            /** @description ... or the name of a drive or folder. */
             drive?: string | null;
             /**
              * @description Only report what would be pinned.
@@ -3613,7 +3852,7 @@ export interface components {
             dry_run: boolean;
             /** @description Only report how much of it is here, whether it could be pinned or not. */
             look?: boolean;
-            /** @description Absolute paths on mounted drives ... */
+            /** @description Absolute paths on mounted drives and folders ... */
             paths?: string[];
             /**
              * @description Wait until all of it is here. A client that disconnects earlier ends the wait, but not the pin.
@@ -3835,7 +4074,7 @@ export interface components {
             cache_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Bytes of cache for all drives together; 0 removes the limit.
+             * @description Bytes of cache for all drives and folders together; 0 removes the limit.
              */
             cache_total_bytes?: number | null;
             /**
@@ -3843,7 +4082,7 @@ export interface components {
              * @description Bytes per second from stores; 0 removes the limit.
              */
             down_bytes_per_s?: number | null;
-            /** @description The drive for which `cache_bytes` is; if left out, it is for each drive without a limit of its own. */
+            /** @description The drive or folder for which `cache_bytes` is; if left out, it is for each drive without a limit of its own. */
             drive?: string | null;
             /** @description How to treat programs that read the beginnings of one file after another. */
             indexers?: components["schemas"]["Indexers"] | null;
@@ -4037,6 +4276,24 @@ export interface components {
             credentials?: components["schemas"]["StoreCredentials"] | null;
             /** @description The store. */
             store: string;
+        };
+        /** @description This device, as others see it. */
+        ThisDevice: {
+            /** @description Why they cannot, though they should. */
+            error: string | null;
+            /** @description The fingerprint of its key. */
+            fingerprint: string;
+            /** @description Whether other devices should be able to connect. */
+            listen: boolean;
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: uint16
+             * @description The port at which they can; null while they cannot.
+             */
+            port: number | null;
+            /** @description Its uuid. */
+            uuid: string;
         };
         /** @description What a colour means. */
         Tone: "safe" | "busy" | "waiting" | "attention" | "quiet";
@@ -4266,6 +4523,293 @@ export interface operations {
                         progress: components["schemas"]["Progress"];
                     } | {
                         result: components["schemas"]["Stopping"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_devices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Devices"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_devices_listen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ListenForDevices"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Devices"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_devices_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NameDevice"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Devices"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    delete_devices_paired_name: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The drive's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Devices"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_devices_pairing: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PairingStatus"];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_devices_pairing: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Pair"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["PairingStatus"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    delete_devices_pairing: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["Nothing"];
+                    } | {
+                        error: components["schemas"]["Failure"];
+                    };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    post_devices_pairing_confirm: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ConfirmPairing"];
+            };
+        };
+        responses: {
+            /** @description Lines of JSON. The schema is that of one line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": {
+                        progress: components["schemas"]["Progress"];
+                    } | {
+                        result: components["schemas"]["PairingStatus"];
                     } | {
                         error: components["schemas"]["Failure"];
                     };
@@ -4748,7 +5292,7 @@ export interface operations {
     get_drives_name_directory: {
         parameters: {
             query?: {
-                /** @description Its path relative to the drive's root; the root is "." or empty. */
+                /** @description Its path relative to the root of the drive or folder; the root is "." or empty. */
                 path?: string;
             };
             header?: never;
@@ -5911,6 +6455,38 @@ export interface operations {
             };
         };
     };
+    get_entries: {
+        parameters: {
+            query?: {
+                /** @description Its path relative to the root of the drive or folder; the root is "." or empty. */
+                path?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryEntry"][];
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
     get_events: {
         parameters: {
             query?: never;
@@ -6290,6 +6866,41 @@ export interface operations {
                     } | {
                         error: components["schemas"]["Failure"];
                     };
+                };
+            };
+            /** @description It was refused, and nothing was changed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+        };
+    };
+    get_folders_name_directory: {
+        parameters: {
+            query?: {
+                /** @description Its path relative to the root of the drive or folder; the root is "." or empty. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The folder's name on this device */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryEntry"][];
                 };
             };
             /** @description It was refused, and nothing was changed */

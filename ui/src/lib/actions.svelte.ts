@@ -114,8 +114,8 @@ export class PlaceActions {
     await this.doing.run(async () => {
       await work();
       if (said) announcer.say(said);
-      // Folders are asked for at intervals; a person who has pressed something sees it at once.
-      if (this.#isFolder) await places.folders.refresh();
+      // The overview comes a moment later; a person who has pressed something sees it at once.
+      if (this.#isFolder) await places.lookAtFolders();
     });
     this.what = null;
   }

@@ -49,7 +49,7 @@ export class AddFolder {
         ...(given && { credentials: given }),
       });
       this.typed = nothingTyped();
-      await places.folders.refresh();
+      await places.lookAtFolders();
     } catch (error) {
       this.#failedAs = this.#asked();
       this.failure = failureOf(error);

@@ -46,6 +46,11 @@ export class Live {
     };
   }
 
+  /** When the overview came. */
+  get at(): number {
+    return this.#at;
+  }
+
   card(name: string): Card | undefined {
     return this.overview?.drives.find((card) => card.name === name);
   }
@@ -80,8 +85,12 @@ export class Live {
     // A message that came just before the connection ended is drawn after the end: it is the last known state.
     const ended = this.connection === 'down' || this.connection === 'no-session';
     this.staleSince = ended ? this.#at : null;
-    const before = this.overview?.drives ?? [];
-    this.overview = { ...overview, drives: kept(before, overview.drives, (card) => card.name) };
+    const before = this.overview;
+    this.overview = {
+      ...overview,
+      drives: kept(before?.drives ?? [], overview.drives, (card) => card.name),
+      folders: kept(before?.folders ?? [], overview.folders ?? [], (folder) => folder.name),
+    };
   };
 
   #remember = (): void => {

@@ -262,18 +262,6 @@ export function roomOf(place: Place): { here: string; of: string } {
   return { here, of: place.wholeBytes > 0 ? t('place.of', { size: bytes(place.wholeBytes) }) : t('place.here') };
 }
 
-/** The one line on uploads at the foot of the navigation. The daemon's line is about drives, and says most about them. */
-export function footOf(
-  overview: Pick<Overview, 'line' | 'tone'>,
-  drives: number,
-  folders: readonly FolderStatus[],
-  unsent: Unsent,
-): { line: string; tone: Tone } {
-  const isOurs = folders.some(isUnsent);
-  if (isOurs || (drives === 0 && folders.length > 0)) return { line: unsent.title, tone: unsent.tone };
-  return { line: overview.line, tone: overview.tone };
-}
-
 /** How far an upload is, and how fast: both may be empty. */
 export function progressOf(
   place: Pick<Place, 'upRate' | 'etaS'>,

@@ -56,6 +56,11 @@ impl Handles {
         Some(watched)
     }
 
+    /// Whether a content is watched.
+    pub fn is_watched(&self, ino: Ino) -> bool {
+        self.watched.contains_key(&ino)
+    }
+
     /// Watches a content. If that is one too many, another one leaves, and is returned: it has to be synced.
     pub fn watch(&mut self, ino: Ino, witness: Arc<dyn DiskFile>) -> Option<Leaves> {
         self.uses += 1;

@@ -2,6 +2,7 @@
 
 use super::handles::{Handles, Watched};
 use super::name_of;
+use super::taken::Taken;
 use crate::disk::{Disk, DiskFile};
 use crate::folder::node::Ino;
 use parking_lot::Mutex;
@@ -13,20 +14,28 @@ pub(super) struct Inner {
     pub files: Arc<dyn Disk>,
     // Held to look a descriptor up, and to open one.
     handles: Mutex<Handles>,
+    pub taken: Taken,
 }
 
 impl Inner {
     pub fn new(files: Arc<dyn Disk>) -> Self {
-        Self { files, handles: Mutex::default() }
+        Self { files, handles: Mutex::default(), taken: Taken::default() }
     }
 
     /// The name stands for a content that is new.
     pub fn is_new(&self, ino: Ino) {
+        self.taken.may_have_changed(ino);
         self.handles.lock().forget(ino);
+    }
+
+    /// Whether a program may write to the content without a word.
+    pub fn is_watched(&self, ino: Ino) -> bool {
+        self.handles.lock().is_watched(ino)
     }
 
     /// The inode has no content any longer.
     pub fn is_gone(&self, ino: Ino) {
+        self.taken.is_gone(ino);
         let mut handles = self.handles.lock();
         handles.forget(ino);
         handles.forget_name(ino);
@@ -34,6 +43,7 @@ impl Inner {
 
     /// A program may write to the content without a word from here on.
     pub fn may_be_written(&self, ino: Ino) -> io::Result<()> {
+        self.taken.may_have_changed(ino);
         self.with(ino, |watched| {
             watched.may_be_written();
             Ok(())
@@ -42,6 +52,7 @@ impl Inner {
 
     /// The descriptor for writing.
     pub fn writer(&self, ino: Ino) -> io::Result<Arc<dyn DiskFile>> {
+        self.taken.may_have_changed(ino);
         if let Some(writer) = self.with(ino, |watched| Ok(watched.writer()))? {
             return Ok(writer);
         }

@@ -131,6 +131,17 @@ impl Listing {
         Ok(changes)
     }
 
+    /// Its number, higher than those of earlier listings.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Whether it lacks a row that listing `since`, or a later one, has shown.
+    pub fn misses_since(&self, since: Generation) -> bool {
+        let mut rows = self.entries.rows_after(self.dir, Cookie::START);
+        rows.any(|row| (since..self.generation).contains(&row.seen))
+    }
+
     /// The directory is listed, if the last page came and nothing failed. `tag` is the directory's own, from before its first page. Returns
     /// what is gone. Until the caller has removed it, it stays.
     pub fn complete(self, tag: Option<String>) -> Result<Gone, ListingError> {

@@ -94,6 +94,10 @@ impl Ledger {
         if state.highest > Ino(0) && state.tree.node(state.highest).is_none() {
             self.append(&Step::one(state.highest, None))?;
         }
+        // The daemon may be killed before it has answered the last ones.
+        for (request, made) in state.requests.all() {
+            self.append(&Step { request, made, states: Vec::new() })?;
+        }
         Ok(None)
     }
 }

@@ -7,6 +7,7 @@ use super::boot::Boot;
 use super::files::LogFiles;
 use super::parts::{Assembly, Part};
 use super::record::{FILE_BYTES, LIMITS, StepRecord, Steps};
+use super::requests::Requests;
 use super::{Ledger, LedgerError, State, compact, highest_in};
 use crate::disk::Disk;
 use crate::folder::node::Ino;
@@ -33,6 +34,7 @@ impl Ledger {
         let was_cut = boot.is_none() || last != boot.map(|boot| Boot { folder, boot });
         let mut state = State {
             tree: Tree::default(),
+            requests: Requests::default(),
             highest: Ino(0),
             used_bytes: 0,
             compact_at_bytes: compact::BYTES_MIN,
@@ -116,7 +118,10 @@ fn replay_step(
     let whole =
         assembly.take(step, part).map_err(|_| damaged(&"it is part of a change that is not there"))?;
     match whole {
-        Some(step) => state.tree.replay(&step).map_err(|error| damaged(&error)),
+        Some(step) => {
+            state.requests.note(step.request, step.made);
+            state.tree.replay(&step).map_err(|error| damaged(&error))
+        }
         None => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn divided(step: &Step, sizes: Sizes) -> Result<Vec<Vec<u8>>, TooLong
     let (mut parts, mut rest, mut states) = (Vec::new(), step.states.as_slice(), sizes.states);
     loop {
         let (first, others) = rest.split_at(states.min(rest.len()));
-        let data = Step::encode_states(step.request, first);
+        let data = Step::encode_states(step.request, step.made, first);
         if data.len() > sizes.bytes {
             if first.len() <= 1 {
                 return Err(TooLong);
@@ -98,8 +98,8 @@ impl Assembly {
         }
         let parts = std::mem::take(self).parts;
         self.has_begun = true;
-        let request = parts.first().map_or(0, |part| part.request);
-        Ok(Some(Step { request, states: parts.into_iter().flat_map(|part| part.states).collect() }))
+        let (request, made) = parts.first().map_or((0, None), |part| (part.request, part.made));
+        Ok(Some(Step { request, made, states: parts.into_iter().flat_map(|part| part.states).collect() }))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use crate::folder::node::Ino;
 
     fn step(inos: std::ops::Range<u32>) -> Step {
-        Step { request: 7, states: inos.map(|ino| (Ino(ino), None)).collect() }
+        Step { request: 7, made: None, states: inos.map(|ino| (Ino(ino), None)).collect() }
     }
 
     fn part(index: u32, count: u32) -> Option<Part> {

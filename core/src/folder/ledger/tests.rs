@@ -67,7 +67,7 @@ fn random_step(rng: &mut StdRng) -> Step {
         };
         (ino, node)
     });
-    Step { request: 0, states: states.collect() }
+    Step::of(states.collect())
 }
 
 /// What the tree was after each change that was acknowledged, and how many of these are durable.
@@ -410,7 +410,7 @@ fn large_step(files: u32, bytes: usize) -> Step {
         node.meta.as_mut().unwrap().meta.xattrs.insert("user.x".into(), vec![7; bytes]);
         (Ino(ino), Some(node))
     };
-    Step { request: 9, states: (2..2 + files).map(state).collect() }
+    Step { request: 9, made: None, states: (2..2 + files).map(state).collect() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -443,7 +443,7 @@ async fn a_step_that_is_too_long_for_all_its_records_changes_nothing() {
     let files = STATES_MAX + 1;
     let states = (2..2 + files as u32).map(|ino| (Ino(ino), None)).collect();
     // It names a request: otherwise there would be nothing to record.
-    assert_eq!(set(&ledger, Step { request: 1, states }), Err(LedgerError::TooLarge { files }));
+    assert_eq!(set(&ledger, Step { request: 1, made: None, states }), Err(LedgerError::TooLarge { files }));
     let files = PARTS_MAX + 1;
     let refused = set(&ledger, large_step(files, STEP_BYTES_MAX as usize - 1000));
     assert_eq!(refused, Err(LedgerError::TooLarge { files: files as usize }));
@@ -570,9 +570,10 @@ fn steps_of_version_1() -> [Step; 4] {
     [
         Step {
             request: 42,
+            made: None,
             states: vec![(docs, Some(directory)), (Ino(3), Some(full)), (gone, Some(made(2, "gone")))],
         },
-        Step { request: 0, states: vec![(Ino(3), Some(moved)), (Ino(4), Some(named))] },
+        Step::of(vec![(Ino(3), Some(moved)), (Ino(4), Some(named))]),
         Step::one(Ino(5), Some(link)),
         Step::one(gone, None),
     ]

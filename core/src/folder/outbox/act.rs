@@ -14,16 +14,19 @@ use crate::folder::step::Step;
 use crate::folder::tree::Tree;
 use crate::planted::{self, Bug};
 use crate::store::remote::{
-    Condition, Entry, Kind, Meta, Progress, Put, Relocation, RemoteError, RemotePath,
+    Condition, Entry, Kind, Meta, Progress, Put, Relocation, RemoteError, RemotePath, Version,
 };
 use async_trait::async_trait;
 use holdall_store::pace::in_background;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tries after which a removal that somebody's lock refuses is taken back: some minutes.
 const REMOVAL_TRIES: u32 = 14;
+/// Bytes that are read at a time for a digest.
+const DIGEST_PIECE_BYTES: u64 = 1 << 20;
 /// Tries after which an upload does not continue where it was cut off, but begins again.
 const RESUME_TRIES: u32 = 4;
 
@@ -42,6 +45,10 @@ pub(super) enum Halt {
     Local(String),
     /// More files would change at once than can be recorded.
     TooLarge(String),
+    /// The remote no longer has the version that the rest of a file comes from.
+    BaseGone,
+    /// What is not here of the file cannot be had from the remote now.
+    BaseAway(String),
     /// The file has changed since it was planned, or is being written: a new plan comes.
     Past,
     /// The outbox ends.
@@ -133,6 +140,7 @@ impl Works {
         let sends = Some((stable.len, stable.digest));
         let resume = self.begin(job, sends).await?;
         let meta = meta_of_put(&node);
+        let unchanged = self.still_of_base(&node, path);
         let follow =
             Follow { works: self, job, generation, has_resumed: AtomicBool::new(!resume.is_empty()) };
         let put = Put {
@@ -141,7 +149,7 @@ impl Works {
             len: stable.len,
             meta: &meta,
             when: if planted::has(Bug::ConflictOverwrites) { Condition::Always } else { when },
-            unchanged: None,
+            unchanged: unchanged.as_ref().map(|(base, same)| (base, &**same)),
             resume: Some(&*resume).filter(|resume| !resume.is_empty()),
             progress: &follow,
         };
@@ -158,6 +166,16 @@ impl Works {
         self.answered(job, path, answer.map(Some), sends).await
     }
 
+    /// What of the version that is replaced stays as it is, where the remote has that at the same place.
+    fn still_of_base(&self, node: &Node, path: &RemotePath) -> Option<(Version, Vec<Range<u64>>)> {
+        let known = node.remote.as_ref().filter(|known| self.path_at(&known.place).as_ref() == Some(path))?;
+        let ino = self.shared.ledger.read(|tree| tree.occupant(&known.place))?;
+        let overlay = self.shared.overlays.of(ino)?;
+        let base = overlay.base().filter(|base| *base == known.version)?;
+        let same = overlay.missing(0..base.len);
+        Some((base, same))
+    }
+
     /// The bytes of a file that rests.
     async fn stable(self: &Arc<Self>, ino: Ino, node: &Node, here: &ContentHere) -> Result<Stable, Halt> {
         let (len, generation) = (here.len, here.generation);
@@ -167,6 +185,7 @@ impl Works {
             self.tell(|desk| desk.quiet.released(ino, self.now()));
             return Err(Halt::Past);
         }
+        let is_over = self.shared.overlays.base_of(ino).is_some();
         let file = self.shared.contents.reader(ino)?;
         let known = match node.intent.as_ref().map(|intent| &intent.brings) {
             Some(Brings::Content { generation: before, digest, len: sent, .. })
@@ -184,12 +203,51 @@ impl Works {
                 .await
                 .ok_or(Halt::Stopped)?;
             let room = room.map_err(|_| Halt::Stopped)?;
-            tokio::task::spawn_blocking(move || Stable::in_memory(&*file, len, room)).await
+            if is_over {
+                let bytes = self.unless_stopped(self.shared.whole_content(ino, 0..len)).await;
+                let bytes = bytes.ok_or(Halt::Stopped)?.map_err(|error| base_failed(&error))?;
+                Ok(Ok(Stable::of_bytes(bytes.into(), room)))
+            } else {
+                tokio::task::spawn_blocking(move || Stable::in_memory(&*file, len, room)).await
+            }
+        } else if is_over {
+            return self.stable_over(ino, generation, len, known).await;
         } else {
             tokio::task::spawn_blocking(move || Stable::in_place(&works, ino, generation, file, len, known))
                 .await
         };
         let stable = stable.map_err(|stopped| Halt::Local(stopped.to_string()))??;
+        self.still_rests(ino, generation)?;
+        Ok(stable)
+    }
+
+    /// The same of a long file that is partly the remote's: what is not here comes from there while it is sent.
+    async fn stable_over(
+        self: &Arc<Self>,
+        ino: Ino,
+        generation: u64,
+        len: u64,
+        known: Option<[u8; 32]>,
+    ) -> Result<Stable, Halt> {
+        let digest = match known {
+            Some(digest) => digest,
+            None => {
+                let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
+                while at < len {
+                    let end = len.min(at + DIGEST_PIECE_BYTES);
+                    let bytes = self.unless_stopped(self.shared.whole_content(ino, at..end)).await;
+                    hasher.update(&bytes.ok_or(Halt::Stopped)?.map_err(|error| base_failed(&error))?);
+                    at = end;
+                }
+                *hasher.finalize().as_bytes()
+            }
+        };
+        self.still_rests(ino, generation)?;
+        Ok(Stable::over(self, ino, generation, len, digest))
+    }
+
+    /// Nobody has written to the file meanwhile, and nobody can.
+    fn still_rests(&self, ino: Ino, generation: u64) -> Result<(), Halt> {
         if !self.is_unchanged(ino, generation) {
             return Err(Halt::Past);
         }
@@ -197,7 +255,7 @@ impl Works {
             self.tell(|desk| desk.quiet.in_use(ino, self.now()));
             return Err(Halt::Past);
         }
-        Ok(stable)
+        Ok(())
     }
 
     /// The log knows of an action before the remote does. Returns the remote's words for continuing the upload.
@@ -332,6 +390,16 @@ impl Works {
     fn has_failed_for_long(&self, ino: Ino) -> bool {
         let node = self.shared.node(ino);
         node.is_some_and(|node| self.desk.lock().tries(ino, &node) >= REMOVAL_TRIES)
+    }
+}
+
+/// The rest of a file could not be had from the remote.
+fn base_failed(error: &FolderError) -> Halt {
+    match error {
+        FolderError::Stale => Halt::BaseGone,
+        FolderError::Unavailable(reason) => Halt::BaseAway(reason.clone()),
+        FolderError::Closed => Halt::Stopped,
+        error => Halt::Local(error.to_string()),
     }
 }
 

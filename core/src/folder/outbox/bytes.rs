@@ -46,6 +46,19 @@ impl Stable {
         Ok(Self { content: Arc::new(InMemory { bytes: bytes.into(), _room: Some(room) }), len, digest })
     }
 
+    /// These bytes. `room` is the memory that they take.
+    pub fn of_bytes(bytes: Bytes, room: OwnedSemaphorePermit) -> Self {
+        let (len, digest) = (bytes.len() as u64, *blake3::hash(&bytes).as_bytes());
+        Self { content: Arc::new(InMemory { bytes, _room: Some(room) }), len, digest }
+    }
+
+    /// Reads the bytes here where they are, and the others at the remote.
+    pub fn over(works: &Arc<Works>, ino: Ino, generation: u64, len: u64, digest: [u8; 32]) -> Self {
+        let runtime = tokio::runtime::Handle::current();
+        let works = Arc::downgrade(works);
+        Self { content: Arc::new(TakeOver { works, runtime, ino, generation }), len, digest }
+    }
+
     /// Reads the bytes where they are. `known` is their digest, if this generation was read before.
     pub fn in_place(
         works: &Arc<Works>,
@@ -95,6 +108,28 @@ impl ReadAt for InMemory {
             usize::try_from(offset).ok().and_then(|offset| self.bytes.get(offset..offset + buf.len()));
         buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
+    }
+}
+
+/// Bytes of which some are a version's of the remote. The threads that read an upload may wait.
+struct TakeOver {
+    works: Weak<Works>,
+    runtime: tokio::runtime::Handle,
+    ino: Ino,
+    generation: u64,
+}
+
+impl ReadAt for TakeOver {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let works = self.works.upgrade().ok_or_else(|| io::Error::other("uploads have ended"))?;
+        let range = offset..offset + buf.len() as u64;
+        let read = works.unless_stopped(works.shared.whole_content(self.ino, range));
+        let bytes = self.runtime.block_on(read).ok_or_else(|| io::Error::other("uploads have ended"))?;
+        buf.copy_from_slice(&bytes.map_err(|error| io::Error::other(error.to_string()))?);
+        match works.is_unchanged(self.ino, self.generation) {
+            true => Ok(()),
+            false => Err(io::Error::other("the file is being changed")),
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl Works {
             states
                 .insert(ghost, Some(Node { local: None, since_ms: node.since_ms, ..Node::as_remote(known) }));
             states.insert(ino, Some(Node { remote: None, intent: None, ..node.clone() }));
-            Ok((Step { request: 0, states: states.into_iter().collect() }, ()))
+            Ok((Step::of(states.into_iter().collect()), ()))
         })
     }
 

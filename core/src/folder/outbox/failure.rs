@@ -97,6 +97,18 @@ pub fn too_large(cause: &str) -> String {
     format!("Not moved at the server: {cause}. {SAFE} Move what is in the directory in smaller groups.")
 }
 
+/// Why a file cannot be put together.
+pub const BASE_GONE: &str = "Only a part of the file was changed here, and the server no longer has the version that the rest comes from. What was \
+     changed is kept on this computer, and what others have stays at the server. Save the whole file under another name, or remove it here to \
+     take theirs.";
+
+/// Why a file cannot be put together now.
+pub fn base_away(reason: &str) -> String {
+    format!(
+        "The part of the file that was not changed cannot be read from the server: {reason}. {SAFE} Holdall tries again by itself."
+    )
+}
+
 /// Why a removal was taken back.
 pub fn came_back(error: &RemoteError) -> String {
     format!(

@@ -12,7 +12,7 @@ use super::written::Sent;
 use crate::clock;
 use crate::folder::api::Stale;
 use crate::folder::entries::EntriesError;
-use crate::folder::node::{ContentHere, Ino, Node, Place};
+use crate::folder::node::{Brings, ContentHere, Ino, Node, Place};
 use crate::folder::outcome::{self, Found, Resolution};
 use crate::folder::plan::Action;
 use crate::folder::step::Step;
@@ -129,7 +129,8 @@ impl Works {
 
     /// The list of what the remote has follows what it has.
     fn note_listed(&self, job: &Job, outcome: &Outcome) {
-        let from = job.action.from().filter(|from| *from != job.action.at());
+        let from = job.action.from().cloned().or_else(|| self.moves_from(job));
+        let from = from.as_ref().filter(|from| *from != job.action.at());
         match outcome {
             Outcome::Took(entry) => {
                 self.list_as(job.action.at(), entry.as_ref());
@@ -149,6 +150,13 @@ impl Works {
                 }
             }
         }
+    }
+
+    /// Where a move began whose outcome was looked for. A listing that came meanwhile has shown neither place, or both.
+    fn moves_from(&self, job: &Job) -> Option<Place> {
+        let node = self.shared.node(job.ino).filter(|_| matches!(job.action, Action::Settle { .. }))?;
+        let is_relocated = matches!(node.intent.as_ref()?.brings, Brings::Relocated { .. });
+        node.remote.filter(|_| is_relocated).map(|known| known.place)
     }
 
     /// What was listed can be listed again: a failure costs a request, and no file.
@@ -255,9 +263,13 @@ impl Works {
     async fn keep_or_give(&self, ino: Ino, before: Option<&Node>, after: Option<&Node>) {
         let sent = before.and_then(|node| node.content.as_ref());
         let version = after.and_then(|node| node.remote.as_ref()).map(|known| known.version.clone());
+        if let Some(base) = after.and_then(|node| node.content.as_ref()).and_then(|here| here.base.as_ref()) {
+            self.shared.overlays.rebase(ino, base).await;
+        }
         match (sent, after, version) {
             (Some(sent), Some(after), Some(version)) if after.content.is_none() => {
                 if after.may_be_written || self.shared.opens.is_open_to_write(ino) {
+                    self.shared.overlays.rebase(ino, &version).await;
                     self.keep_content(ino, sent, version);
                 } else if self.shared.contents.has(ino) {
                     self.give_back(ino, &version).await;

@@ -83,7 +83,7 @@ impl Works {
             } else if tree.here(place).is_some() {
                 return Err(FolderError::Stale);
             }
-            Ok((shared.with_parents(tree, Step { request: 0, states })?, ()))
+            Ok((shared.with_parents(tree, Step::of(states))?, ()))
         })?;
         there.into_iter().for_each(|(ino, _)| shared.lost_name(ino));
         self.tell_names([place.clone(), from]);

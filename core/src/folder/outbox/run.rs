@@ -163,8 +163,7 @@ impl Works {
 
     fn readiness(&self, tree: &Tree, desk: &Desk, ino: Ino, now: Duration) -> Readiness {
         let Some(node) = tree.node(ino) else { return Readiness::default() };
-        let is_whole = node.content.as_ref().is_some_and(|here| here.base.is_none());
-        let rests = is_whole
+        let rests = node.content.is_some()
             && !node.may_be_written
             && !desk.quiet.is_unknown(ino)
             && !self.shared.opens.is_open_to_write(ino);
@@ -198,6 +197,17 @@ impl Works {
                         "This computer's disk failed: {reason}. The change is not uploaded; Holdall tries again by itself."
                     );
                     desk.failed(job.ino, node, reason, true, true, clocks);
+                }
+            }
+            Err(Halt::BaseGone) => {
+                if let Some(node) = node {
+                    desk.failed(job.ino, node, failure::BASE_GONE.into(), false, true, clocks);
+                }
+            }
+            Err(Halt::BaseAway(reason)) => {
+                if let Some(node) = node {
+                    let reason = failure::base_away(&reason);
+                    desk.failed(job.ino, node, reason, true, false, clocks);
                 }
             }
             Err(Halt::TooLarge(cause)) => {

@@ -32,7 +32,7 @@ impl Works {
         if !contents.has(ino) {
             return Ok(());
         }
-        let mut stat = self.durable_stat(ino).await?;
+        let (mut stat, base) = self.durable_stat(ino).await?;
         if rests && is_fresh(stat.mtime, clock::now_ms()) {
             tokio::time::sleep(Duration::from_nanos(FRESH_NS as u64)).await;
         }
@@ -41,7 +41,7 @@ impl Works {
             stat.mtime.0 -= 1;
         }
         let sent = self.sent.lock().get(&ino).cloned();
-        let step = |tree: &Tree| written(tree, ino, &stat, sent.as_ref());
+        let step = |tree: &Tree| written(tree, ino, &stat, base.clone(), sent.as_ref());
         if self.shared.ledger.read(|tree| step(tree).is_some()) {
             self.shared.ledger.change(|tree| Ok::<_, FolderError>((step(tree).unwrap_or_default(), ())))?;
         }
@@ -49,17 +49,18 @@ impl Works {
     }
 
     /// Length and time of bytes that are durable. What is written meanwhile is left to the next look.
-    async fn durable_stat(&self, ino: Ino) -> Result<ContentStat, FolderError> {
+    async fn durable_stat(&self, ino: Ino) -> Result<(ContentStat, Option<Version>), FolderError> {
         let contents = &self.shared.contents;
         loop {
             let stat = contents.stat(ino)?;
             // Before the record: else it may survive a power cut that the bytes do not.
-            if !planted::has(Bug::RecordBeforeBytes) {
-                contents.sync(ino).await?;
-            }
+            let base = match planted::has(Bug::RecordBeforeBytes) {
+                true => self.shared.overlays.base_of(ino),
+                false => self.shared.sync_content(ino).await?,
+            };
             // Cut short meanwhile, and durably so: the record must not promise more.
             if contents.stat(ino)?.len >= stat.len {
-                return Ok(stat);
+                return Ok((stat, base));
             }
         }
     }
@@ -72,7 +73,7 @@ impl Works {
         if !self.shared.node(ino).is_some_and(|node| hides(&node)) {
             return Ok(());
         }
-        let stat = self.durable_stat(ino).await?;
+        let (stat, base) = self.durable_stat(ino).await?;
         self.shared.ledger.change(|tree| {
             let node = tree.node(ino).filter(|node| hides(node) && node.local.is_some());
             let step = node.map(|node| {
@@ -80,7 +81,7 @@ impl Works {
                     generation: node.next_generation(),
                     len: stat.len,
                     mtime,
-                    base: node.content.as_ref().and_then(|here| here.base.clone()),
+                    base: base.clone(),
                 };
                 Step::one(ino, Some(Node { content: Some(content), ..node.clone() }))
             });
@@ -123,6 +124,7 @@ impl Works {
             }
             self.note_written(ino, true).await?;
             contents.close(ino);
+            self.forget_map(ino).await?;
         }
         // Nobody could write by then, and who opens it from here on is known before anything is written.
         let rested = |tree: &Tree| {
@@ -138,6 +140,17 @@ impl Works {
             self.give_back(ino, &version).await;
         }
         Ok(true)
+    }
+
+    /// The map of a content that is whole by now means nothing, once the log says so durably.
+    async fn forget_map(&self, ino: Ino) -> Result<(), FolderError> {
+        let is_whole = self.shared.overlays.of(ino).is_some_and(|overlay| overlay.base().is_none());
+        let is_recorded = |node: Node| node.content.is_some_and(|here| here.base.is_none());
+        if is_whole && self.shared.node(ino).is_some_and(is_recorded) {
+            self.shared.ledger.sync().await?;
+            self.shared.overlays.forget(ino);
+        }
+        Ok(())
     }
 
     /// Whether the kernel says that nobody can write to the content.
@@ -187,14 +200,18 @@ fn is_fresh(mtime: Time, now_ms: u64) -> bool {
 const FRESH_NS: i128 = 20_000_000;
 
 /// The step for a content as the local disk has it now; `None` if it is as recorded.
-fn written(tree: &Tree, ino: Ino, stat: &ContentStat, sent: Option<&Sent>) -> Option<Step> {
+fn written(
+    tree: &Tree,
+    ino: Ino,
+    stat: &ContentStat,
+    base: Option<Version>,
+    sent: Option<&Sent>,
+) -> Option<Step> {
     let node = tree.node(ino).filter(|node| node.kind == Kind::File)?;
     if recorded(node, sent) == Some((stat.len, stat.mtime)) {
         return None;
     }
-    let before = node.content.as_ref();
     let generation = node.next_generation();
-    let base = before.and_then(|here| here.base.clone());
     let content = Some(ContentHere { generation, len: stat.len, mtime: stat.mtime, base });
     let since_ms = if node.differs() || node.may_be_written { node.since_ms } else { clock::now_ms() };
     Some(Step::one(ino, Some(Node { content, since_ms, ..node.clone() })))
@@ -235,7 +252,7 @@ mod tests {
     }
 
     fn recorded(tree: &Tree, len: u64, mtime: i128, sent: Option<&Sent>) -> Option<u64> {
-        let step = written(tree, FILE, &ContentStat { len, mtime: Time(mtime), taken: 0 }, sent)?;
+        let step = written(tree, FILE, &ContentStat { len, mtime: Time(mtime), taken: 0 }, None, sent)?;
         let here = step.states[0].1.as_ref()?.content.as_ref()?;
         assert_eq!((here.len, here.mtime), (len, Time(mtime)));
         Some(here.generation)

@@ -174,7 +174,7 @@ impl Model {
         }
         let before: BTreeMap<Ino, Node> = self.tree.nodes().map(|(ino, node)| (ino, node.clone())).collect();
         let set = states.clone();
-        let adopted = self.tree.adopt(Step { request: 0, states: states.into_iter().collect() });
+        let adopted = self.tree.adopt(Step::of(states.into_iter().collect()));
         for (ino, after) in adopted.step.states {
             let last = set.get(&ino).cloned().flatten().or_else(|| before.get(&ino).cloned());
             match (after, last) {
@@ -257,7 +257,7 @@ impl Model {
             if self.rng.random_range(0..4) == 0 && !self.contains(other, ino) {
                 let exchanged = Node { local: node.local.clone(), ..there };
                 states = vec![(other, Some(exchanged)), (ino, Some(Node { local: Some(to), ..node }))];
-                return self.adopt(Step { request: 0, states });
+                return self.adopt(Step::of(states));
             }
             let fits = (there.kind == Kind::Directory) == (node.kind == Kind::Directory);
             if !fits || there.kind == Kind::Directory && !self.names(other).is_empty() {
@@ -267,7 +267,7 @@ impl Model {
             states.push((other, Some(Node { local: None, content: None, meta: None, ..there })));
         }
         states.push((ino, Some(Node { local: Some(to), ..node })));
-        self.adopt(Step { request: 0, states });
+        self.adopt(Step::of(states));
     }
 
     fn contains(&self, directory: Ino, ino: Ino) -> bool {

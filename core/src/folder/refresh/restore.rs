@@ -214,9 +214,9 @@ impl Refresher {
             }
         }
         // Also what an earlier try has left, and what a program has written since.
-        shared.contents.sync(ino).await?;
+        let base = shared.sync_content(ino).await?;
         let stat = shared.contents.stat(ino)?;
-        Ok(Some(ContentHere { generation: 0, len: stat.len, mtime: stat.mtime, base: None }))
+        Ok(Some(ContentHere { generation: 0, len: stat.len, mtime: stat.mtime, base }))
     }
 
     /// Records that the file's bytes may be a content.

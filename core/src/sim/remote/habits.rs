@@ -29,6 +29,8 @@ pub struct RemoteHabits {
     pub moves_make_versions: bool,
     /// The root's tag changes with every change.
     pub root_tag_tells: bool,
+    /// A file is replaced in one step.
+    pub replaces_at_once: bool,
     /// Nothing can be changed.
     pub is_read_only: bool,
     /// The largest file.
@@ -57,6 +59,7 @@ impl RemoteHabits {
         meta_makes_versions: false,
         moves_make_versions: false,
         root_tag_tells: false,
+        replaces_at_once: true,
         is_read_only: false,
         len_max: None,
         capacity: None,
@@ -84,6 +87,7 @@ impl RemoteHabits {
             keeps_meta: self.keeps_meta,
             keeps_mtime: self.keeps_mtime,
             root_tag_tells: self.root_tag_tells,
+            replaces_at_once: self.replaces_at_once,
             len_max: self.len_max,
             read_only: self.is_read_only.then(|| "the account may only read".to_owned()),
         }

@@ -258,7 +258,7 @@ impl Drive {
 }
 
 /// A size to type that is at least `bytes`.
-fn at_least(bytes: u64) -> String {
+pub fn at_least(bytes: u64) -> String {
     let mib = bytes.div_ceil(1 << 20);
     if mib < 10 << 10 { format!("{mib}M") } else { format!("{}G", mib.div_ceil(1 << 10)) }
 }

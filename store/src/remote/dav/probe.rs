@@ -32,6 +32,7 @@ pub(super) fn untried() -> Facts {
         keeps_meta: false,
         keeps_mtime: false,
         root_tag_tells: false,
+        replaces_at_once: false,
         len_max: None,
         read_only: None,
     }

@@ -39,6 +39,7 @@ pub(super) fn untried(kind: u64) -> Facts {
         keeps_meta: true,
         keeps_mtime: true,
         root_tag_tells: false,
+        replaces_at_once: true,
         len_max: (kind == FAT.0).then_some(FAT.1),
         read_only: None,
     }

@@ -11,6 +11,7 @@ use reqwest::header::HeaderName;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The length of such a body.
 pub(super) const LEN: u64 = 128 << 10;
@@ -21,6 +22,12 @@ const HALF_MAX: Duration = Duration::from_secs(5);
 /// What is to be kept.
 const OLD: &[u8] = b"the old file";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often a server is looked at that may not have noticed yet: so often, or for so long, but not too seldom. A busy one answers later, so
+/// that counting looks gives it more time. A clock alone would take a server that is slow to begin for one that shows nothing.
+const LOOKS: u32 = 12;
+const LOOKS_LAST: Duration = Duration::from_millis(300);
+const LOOKS_MIN: u32 = 3;
+const LOOKS_APART: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -112,10 +119,9 @@ impl Bench<'_> {
         self.put("old", OLD).await?;
         let bodies = [Held::new(b'o'), Held::new(b'n')];
         let while_held = async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let is_whole = self.is_whole().await;
+            let stays = Box::pin(self.stays_whole()).await;
             bodies.iter().for_each(|held| held.cut());
-            is_whole
+            stays
         };
         let new = self.put_held("new", &bodies[1], &[], while_held);
         let (old, (new, was_whole)) = self.put_held("old", &bodies[0], &[], new).await;
@@ -125,7 +131,23 @@ impl Bench<'_> {
         for wait_ms in [20, 300] {
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
             let read = self.remote.client.read(&format!("{}/old", self.name), None).await;
-            if !self.is_whole().await? || !matches!(read, Ok(read) if read.bytes == OLD) {
+            if !Box::pin(self.stays_whole()).await? || !matches!(read, Ok(read) if read.bytes == OLD) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether both are whole at each of several looks. Each request comes after those under way, so that a server which takes them in turn
+    /// has seen those.
+    async fn stays_whole(&self) -> Result<bool, RemoteError> {
+        let began = Instant::now();
+        for look in 0..LOOKS {
+            if look >= LOOKS_MIN && began.elapsed() >= LOOKS_LAST {
+                break;
+            }
+            tokio::time::sleep(LOOKS_APART).await;
+            if !self.is_whole().await? {
                 return Ok(false);
             }
         }
@@ -134,7 +156,15 @@ impl Bench<'_> {
 
     /// Some servers show a broken PUT while it runs, some once they notice that it has ended.
     async fn is_whole(&self) -> Result<bool, RemoteError> {
-        let old = self.look("old").await?.map(|(entry, _)| entry.version.len);
-        Ok(old == Some(OLD.len() as u64) && self.look("new").await?.is_none())
+        // A server that fails meanwhile shows no file whole.
+        let old = match Box::pin(self.look("old")).await {
+            Err(RemoteError::Store(StoreError::Unreachable { .. })) => return Ok(false),
+            old => old?.map(|(entry, _)| entry.version.len),
+        };
+        let new = match Box::pin(self.look("new")).await {
+            Err(RemoteError::Store(StoreError::Unreachable { .. })) => return Ok(false),
+            new => new?,
+        };
+        Ok(old == Some(OLD.len() as u64) && new.is_none())
     }
 }
