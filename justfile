@@ -49,10 +49,12 @@ test-long:
 # The engine on a simulated disk and store; HOLDALL_SEED=n replays one seed, HOLDALL_SEEDS=n runs so many.
 sim:
     cargo test -p holdall-core --test sim -- --nocapture --skip planted::
+    cargo test -p holdall-core --test migrate -- --nocapture --skip planted::
 
 # Plants classic bugs, one after another: the simulation has to find every one.
 sim-planted:
     cargo test -p holdall-core --test sim -- --nocapture planted::
+    cargo test -p holdall-core --test migrate -- --nocapture planted::
 
 # One target of fuzz/src/lib.rs under libFuzzer, for so many seconds: what it finds is in fuzz/artifacts, what it learns
 # in fuzz/learnt. It needs `cargo install cargo-fuzz`; the stable compiler is told to act as a nightly one.
@@ -70,6 +72,7 @@ fuzz-all seconds='60':
 # Writes the fixtures of today's format, where there are none yet.
 fixtures:
     cargo test -p holdall-core --test engine -- --ignored fixtures::regenerate
+    cargo test -p holdall-core --test migrate -- --ignored fixtures::write_fixtures
 
 # Several threads on one drive, for minutes instead of seconds.
 threads:

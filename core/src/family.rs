@@ -4,6 +4,7 @@ use crate::format::FormatError;
 use crate::format::family::Difference;
 use crate::format::head::HeadState;
 use crate::format::id::ObjectId;
+use crate::keys::device::DevicePublic;
 use crate::keys::{self, RecoveryKey, Secret, WrappedKey};
 use crate::map::ReadError;
 use crate::retry::{self, Backoff};
@@ -25,6 +26,8 @@ const TRIES: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The most wrapped keys to try. A family has two, and for a moment more while they are replaced; each costs time and memory.
 const KEYS_TRIED_MAX: usize = 32;
+/// The most wrapped keys to read: beside those of people there is one for each device that was paired.
+const KEYS_READ_MAX: usize = 256;
 /// How often to look while waiting for a maker.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -285,8 +288,10 @@ pub async fn unlock_described(
     }
     // One unreadable key does not keep another from opening the family.
     let (mut wrapped, mut odd) = (Vec::new(), None);
-    for listed in listed.into_iter().take(KEYS_TRIED_MAX) {
+    for listed in listed.into_iter().take(KEYS_READ_MAX) {
         match read_key(store, &listed.name).await {
+            // Kinds that this secret cannot open cost nothing.
+            Ok(key) if !key.is_for(&secret) || wrapped.len() == KEYS_TRIED_MAX => {}
             Ok(key) => wrapped.push((key, listed.name)),
             Err(FamilyError::Read(error @ ReadError::Format { .. })) => odd = Some(error),
             Err(error) => return Err(error),
@@ -327,6 +332,52 @@ pub async fn new_recovery_key(
     Ok((recovery, delete_keys(store, &former).await))
 }
 
+/// Lets a device open the family with its own secret. If it can already, nothing changes.
+pub async fn add_device(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+    device: &DevicePublic,
+) -> Result<(), FamilyError> {
+    if !keys_of(store, unlocked, device).await?.is_empty() {
+        return Ok(());
+    }
+    let id = format!("{:032x}", crate::entropy::u128());
+    let name = format!("keys/{id}");
+    let wrapped = WrappedKey::wrap_for_device(&unlocked.key, device, unlocked.family.family, &id);
+    let wrapped = wrapped.map_err(|error| damaged(&name, error))?;
+    Ok(put_patiently(store, &name, Bytes::from(wrapped.encode())).await?)
+}
+
+/// Deletes the wraps for a device. It may still remember the data key.
+pub async fn remove_device(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+    device: &DevicePublic,
+) -> Result<(), FamilyError> {
+    let names = keys_of(store, unlocked, device).await?;
+    Ok(delete_keys(store, &names).await?)
+}
+
+/// The names of the wraps for a device.
+async fn keys_of(
+    store: &dyn Store,
+    unlocked: &Unlocked,
+    device: &DevicePublic,
+) -> Result<Vec<String>, FamilyError> {
+    if unlocked.family.cipher == Cipher::None {
+        return Err(FamilyError::NotEncrypted);
+    }
+    let mut names = Vec::new();
+    for listed in store.list("keys/").await?.into_iter().take(KEYS_READ_MAX) {
+        match read_key(store, &listed.name).await {
+            Ok(wrapped) if wrapped.device() == Some(*device) => names.push(listed.name),
+            Ok(_) | Err(FamilyError::Read(ReadError::Format { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(names)
+}
+
 /// The names of the wrapped keys of one kind.
 async fn former_keys(
     store: &dyn Store,
@@ -339,7 +390,8 @@ async fn former_keys(
     let mut names = Vec::new();
     for listed in store.list("keys/").await? {
         match read_key(store, &listed.name).await {
-            Ok(wrapped) if wrapped.is_passphrase() == of_passphrases => names.push(listed.name),
+            Ok(wrapped) if wrapped.is_passphrase() && of_passphrases => names.push(listed.name),
+            Ok(wrapped) if wrapped.is_recovery() && !of_passphrases => names.push(listed.name),
             Ok(_) => {}
             // It opens nothing, and is not ours to delete.
             Err(FamilyError::Read(error @ ReadError::Format { .. })) => {

@@ -129,6 +129,19 @@ pub fn extend(lineage: &[Lineage], entry: Lineage) -> Vec<Lineage> {
     others.chain([entry]).collect()
 }
 
+/// Whether a lineage has this entry, or a later one of the same journal.
+pub fn contains(lineage: &[Lineage], entry: &Lineage) -> bool {
+    lineage.iter().any(|own| own.journal == entry.journal && own.cut >= entry.cut)
+}
+
+/// The lineage with entries that another device handed over, as far as it does not have them or later ones already.
+pub fn inherit(lineage: &[Lineage], entries: &[Lineage]) -> Vec<Lineage> {
+    entries.iter().fold(lineage.to_vec(), |lineage, entry| match contains(&lineage, entry) {
+        true => lineage,
+        false => extend(&lineage, *entry),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

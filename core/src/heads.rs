@@ -18,11 +18,13 @@ use crate::store::{Etag, Store, StoreError, immutable};
 use bytes::Bytes;
 use uuid::Uuid;
 
+mod grant;
 pub(crate) mod kept;
 mod swap;
 pub mod transition;
 
 pub use crate::format::head::{Head, is_name};
+pub use grant::{Granted, put_grant};
 pub(crate) use swap::as_store_error;
 pub use swap::{Once, Retry, Swap, swap};
 

@@ -14,15 +14,18 @@ use crate::planted::{self, Bug};
 use crate::runs::{Run, RunMap};
 use crate::units::{BLOCK_BYTES, BlockRange, DRIVE_BYTES_MAX, Lsn};
 use burst::Burst;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tracker::{Taken, Tracker, Written};
 use uuid::Uuid;
 
 mod burst;
 mod compact;
+pub mod import;
+pub mod tracker;
 mod write;
 
 pub use crate::log::{
@@ -89,6 +92,8 @@ pub struct Blocks {
     index: RwLock<RunMap<Entry>>,
     journaled: Bitmap,
     dirty: Dirty,
+    /// The blocks that another device lacks, while the drive is handed over to it. Locked for each record, and otherwise only to take a set.
+    tracker: Mutex<Option<Tracker>>,
     /// Held while records are written to the cache: two appliers at once could write an older version over a newer one.
     pub(crate) applying: tokio::sync::Mutex<()>,
 }
@@ -155,6 +160,10 @@ impl Records for Blocks {
             index.insert(blocks, Entry { lsn: record.lsn, place: record.place.clone() });
             self.journaled.set(blocks);
             self.dirty.recent.read().set(blocks);
+            if let Some(tracker) = &mut *self.tracker.lock() {
+                let is_zero = matches!(record.operation, Operation::Zero(_));
+                tracker.wrote(blocks, if is_zero { Written::Zero } else { Written::Data });
+            }
         }
         pending.unapplied_bytes += bytes_of(&record);
         pending.unapplied.push_back(record);
@@ -285,6 +294,30 @@ impl Journal {
         }
     }
 
+    /// Tracks the blocks that another device lacks: those that the store lacks, and all that are written from now on.
+    pub fn track(&self) {
+        // No record comes in between: it would be in neither set.
+        let _order = self.appender();
+        let all = BlockRange { start: 0, end: self.records.journaled.capacity() };
+        let dirty = self.dirty_runs(all).into_iter().filter(|(_, is_dirty)| *is_dirty).map(|(run, _)| run);
+        *self.records.tracker.lock() = Some(Tracker::new(dirty));
+    }
+
+    /// Ends tracking.
+    pub fn stop_tracking(&self) {
+        *self.records.tracker.lock() = None;
+    }
+
+    /// Works with the tracked blocks; `None` if nothing is tracked.
+    pub fn tracked<T>(&self, work: impl FnOnce(&mut Tracker) -> T) -> Option<T> {
+        self.records.tracker.lock().as_mut().map(work)
+    }
+
+    /// Takes tracked blocks, as [`Tracker::take`] does.
+    pub fn take_tracked(&self, most_blocks: u64, most_runs: usize) -> Option<Taken> {
+        self.tracked(|tracker| tracker.take(most_blocks, most_runs)).flatten()
+    }
+
     /// The records that are not applied yet, up to `upto`, in order: the first one, and as many more as fit into
     /// `most_bytes` with it. A compacted group that any of them belongs to is returned whole: its records share one LSN,
     /// and [`applied`](Self::applied) goes by LSN.
@@ -382,6 +415,7 @@ impl Blocks {
             index: RwLock::new(RunMap::new()),
             journaled: Bitmap::new(capacity),
             dirty: Dirty::new(capacity),
+            tracker: Mutex::new(None),
             applying: tokio::sync::Mutex::new(()),
         }
     }

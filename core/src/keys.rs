@@ -1,4 +1,4 @@
-//! The data key, wrapped by a passphrase or a recovery key (`core/FORMAT.md`, `keys/<id>`).
+//! The data key, wrapped by a passphrase or a recovery key, or for a device (`core/FORMAT.md`, `keys/<id>`).
 
 use crate::format::FormatError;
 use crate::seal::DataKey;
@@ -8,11 +8,14 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use data_encoding::{Encoding, Specification};
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 
+use device::{DevicePublic, DeviceSecret};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 use uuid::Uuid;
 use zeroize::Zeroizing;
+
+pub mod device;
 
 /// Argon2id's memory and passes: RFC 9106's recommendation for little memory (64 MiB, three passes).
 const MEMORY_KIB: u32 = 64 << 10;
@@ -31,9 +34,9 @@ pub struct WrappedKey {
     version: u64,
     #[serde(flatten)]
     wrapping: Wrapping,
-    #[serde(with = "hex")]
+    #[serde(with = "hex", default)]
     nonce: Vec<u8>,
-    #[serde(with = "hex")]
+    #[serde(with = "hex", default)]
     wrapped: Vec<u8>,
 }
 
@@ -48,6 +51,17 @@ enum Wrapping {
         salt: Vec<u8>,
     },
     Recovery,
+    Device {
+        /// The public half of the device.
+        #[serde(with = "hex")]
+        device: Vec<u8>,
+        /// The public half of the key that this wrap was made with.
+        #[serde(with = "hex")]
+        once: Vec<u8>,
+    },
+    /// Of a later program. It opens nothing here, and is left alone.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A secret that opens a wrapped key.
@@ -56,6 +70,8 @@ pub enum Secret {
     Passphrase(Zeroizing<String>),
     /// A person wrote it down.
     Recovery(RecoveryKey),
+    /// A device keeps it.
+    Device(DeviceSecret),
 }
 
 /// 32 random bytes that open the family if the passphrase is lost.
@@ -68,7 +84,7 @@ impl Secret {
     pub fn normal(self) -> Self {
         match self {
             Secret::Passphrase(typed) => Secret::Passphrase(composed(&typed)),
-            recovery @ Secret::Recovery(_) => recovery,
+            other @ (Secret::Recovery(_) | Secret::Device(_)) => other,
         }
     }
 
@@ -116,12 +132,36 @@ impl WrappedKey {
                 let salt = random(16);
                 Wrapping::Passphrase { memory_kib: MEMORY_KIB, passes: PASSES, lanes: 1, salt }
             }
+            Secret::Device(own) => {
+                let wrapped = Self::wrap_for_device(key, &own.public(), family, id);
+                return wrapped.expect("a secret's own public half is a good one");
+            }
         };
-        let nonce = random(24);
         let wrapping_key = wrapping.key(secret).ok().flatten();
         let wrapping_key = wrapping_key.expect("the kind is the secret's own, and the costs are ours");
+        Self::seal(key, wrapping, &wrapping_key, family, id)
+    }
+
+    /// Wraps the data key of `family` for a device.
+    ///
+    /// # Errors
+    ///
+    /// The device's public half protects nothing: it is one of the few that make all keys the same.
+    pub fn wrap_for_device(
+        key: &DataKey,
+        device: &DevicePublic,
+        family: Uuid,
+        id: &str,
+    ) -> Result<Self, FormatError> {
+        let (wrapping_key, once) = device::seal_for(device)?;
+        let wrapping = Wrapping::Device { device: device.0.to_vec(), once: once.0.to_vec() };
+        Ok(Self::seal(key, wrapping, &wrapping_key, family, id))
+    }
+
+    fn seal(key: &DataKey, wrapping: Wrapping, wrapping_key: &[u8; 32], family: Uuid, id: &str) -> Self {
+        let nonce = random(24);
         let aad = associated(family, id);
-        let wrapped = XChaCha20Poly1305::new(Key::from_slice(&*wrapping_key))
+        let wrapped = XChaCha20Poly1305::new(Key::from_slice(wrapping_key))
             .encrypt(XNonce::from_slice(&nonce), Payload { msg: &*key.0, aad: &aad })
             .expect("32 bytes are far below the cipher's limit");
         Self { version: VERSION, wrapping, nonce, wrapped }
@@ -145,7 +185,30 @@ impl WrappedKey {
         Ok(Some(DataKey(Zeroizing::new(key.map_err(|_| FormatError::Invalid("a data key has 32 bytes"))?))))
     }
 
-    /// Whether a passphrase wraps it (and not a recovery key).
+    /// Whether this secret may open it: both are of one kind. A device opens its own wraps only.
+    pub fn is_for(&self, secret: &Secret) -> bool {
+        match (&self.wrapping, secret) {
+            (Wrapping::Passphrase { .. }, Secret::Passphrase(_)) => true,
+            (Wrapping::Recovery, Secret::Recovery(_)) => true,
+            (Wrapping::Device { device, .. }, Secret::Device(own)) => device[..] == own.public().0,
+            _ => false,
+        }
+    }
+
+    /// Whether a recovery key wraps it.
+    pub fn is_recovery(&self) -> bool {
+        matches!(self.wrapping, Wrapping::Recovery)
+    }
+
+    /// The device that it is for, if it is for one.
+    pub fn device(&self) -> Option<DevicePublic> {
+        match &self.wrapping {
+            Wrapping::Device { device, .. } => device[..].try_into().ok().map(DevicePublic),
+            Wrapping::Passphrase { .. } | Wrapping::Recovery | Wrapping::Unknown => None,
+        }
+    }
+
+    /// Whether a passphrase wraps it.
     pub fn is_passphrase(&self) -> bool {
         matches!(self.wrapping, Wrapping::Passphrase { .. })
     }
@@ -188,8 +251,23 @@ impl Wrapping {
                     .map_err(|_| ODD)?;
                 Ok(Some(key))
             }
-            (Wrapping::Recovery, Secret::Passphrase(_))
-            | (Wrapping::Passphrase { .. }, Secret::Recovery(_)) => Ok(None),
+            (Wrapping::Device { device, once }, Secret::Device(own)) => {
+                const ODD: FormatError = FormatError::Invalid("a device's key has another length");
+                let (Ok(device), Ok(once)) = (<[u8; 32]>::try_from(&device[..]), once[..].try_into()) else {
+                    return Err(ODD);
+                };
+                match device == own.public().0 {
+                    true => device::open_with(own, &DevicePublic(once)).map(Some),
+                    false => Ok(None),
+                }
+            }
+            (
+                Wrapping::Recovery
+                | Wrapping::Passphrase { .. }
+                | Wrapping::Device { .. }
+                | Wrapping::Unknown,
+                Secret::Passphrase(_) | Secret::Recovery(_) | Secret::Device(_),
+            ) => Ok(None),
         }
     }
 }
@@ -285,7 +363,7 @@ mod tests {
         let texts = |secret: Secret| -> Vec<String> {
             let text = |secret| match secret {
                 Secret::Passphrase(text) => text.to_string(),
-                Secret::Recovery(_) => panic!(),
+                Secret::Recovery(_) | Secret::Device(_) => panic!(),
             };
             secret.spellings().into_iter().map(text).collect()
         };
@@ -338,5 +416,20 @@ mod tests {
         let slip = if text.starts_with('7') { "8" } else { "7" };
         assert!(RecoveryKey::from_text(&format!("{slip}{}", &text[1..])).is_none());
         assert!(RecoveryKey::from_text("").is_none());
+    }
+
+    #[test]
+    fn kinds_of_later_programs_are_skipped() {
+        let text = br#"{"version": 1, "kind": "quantum", "shares": [1, 2], "extra": {"a": 1}}"#;
+        let key = WrappedKey::decode(text).unwrap();
+        for secret in [
+            Secret::Passphrase(Zeroizing::new("correct horse".to_owned())),
+            Secret::Recovery(RecoveryKey::generate()),
+            Secret::Device(DeviceSecret::generate()),
+        ] {
+            assert!(key.unwrap(&secret, Uuid::nil(), "a").unwrap().is_none());
+            assert!(!key.is_for(&secret));
+        }
+        assert!(!key.is_passphrase() && !key.is_recovery() && key.device().is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::fence::{self, Relation};
-use crate::format::head::Head;
+use crate::format::head::{self, Head};
 use crate::format::id::{ObjectId, ObjectKind};
 use crate::format::root::{Lineage, Root};
 use crate::journal::{self, Journal, JournalError};
@@ -13,8 +13,11 @@ use uuid::Uuid;
 
 const NAME: &str = "drive.json";
 const TEMPORARY: &str = "drive.json.new";
-/// The version that this program writes, and the latest that it reads.
+/// The version of most files, which earlier programs read too.
 const VERSION: u32 = 1;
+/// The version of a file that says something of a hand-over, and the latest that this program reads. An earlier program would replay a journal
+/// that was handed over: it has to refuse the file.
+const VERSION_HANDED: u32 = 2;
 /// A longer file is not one of ours.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -39,6 +42,78 @@ pub struct Local {
     /// The fork that this device's changes have become. Once it is written down, they go nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Fork>,
+    /// Set once this device has given the drive to another one: it writes no more until it takes the drive back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed: Option<Handed>,
+    /// Set from the moment in which this device gets a drive from another one until a commit says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherits: Option<Inherits>,
+}
+
+/// A hand-over to another device, as the device remembers it that had the drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handed {
+    /// The session.
+    pub session: Uuid,
+    /// The device that gets the drive.
+    pub to: Uuid,
+    /// Its name, for people.
+    pub to_name: String,
+    /// The last record of this device's journal: the other device has everything up to it.
+    pub cut: u64,
+    /// That record's CRC.
+    pub crc: u32,
+    /// The journal.
+    pub journal: Uuid,
+    /// The epoch that the other device gets.
+    pub epoch: u64,
+    /// The nonce of the HEAD that the grant replaces, in hex.
+    pub before: String,
+    /// The grant: the bytes of the HEAD that names the other device, in hex.
+    pub head: String,
+}
+
+impl Handed {
+    /// The nonce of the HEAD that the grant replaces.
+    pub fn before(&self) -> Option<u128> {
+        u128::from_str_radix(&self.before, 16).ok()
+    }
+
+    /// The grant's bytes.
+    pub fn head_bytes(&self) -> Option<Vec<u8>> {
+        data_encoding::HEXLOWER.decode(self.head.as_bytes()).ok()
+    }
+
+    /// The grant's nonce.
+    pub fn nonce(&self) -> Option<u128> {
+        head::peek(&self.head_bytes()?).map(|(_, nonce)| nonce)
+    }
+}
+
+/// The origin of a group of records that another device handed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherits {
+    /// The grant's nonce, in hex.
+    pub nonce: String,
+    /// The group's place in this device's journal. A version that contains it contains what `lineage` says.
+    pub lsn: u64,
+    /// The journals of the devices that had the drive before and did not commit all of it, oldest first.
+    pub lineage: Vec<KnownLineage>,
+}
+
+impl Inherits {
+    /// Whether `head` is the grant that this came with.
+    pub fn is_of(&self, head: &Head) -> bool {
+        u128::from_str_radix(&self.nonce, 16) == Ok(head.nonce)
+    }
+
+    /// Whether a version says all of this.
+    pub fn is_in(&self, root: &Root) -> bool {
+        let has = |known: &KnownLineage| {
+            root.lineage.iter().any(|entry| entry.journal == known.journal && entry.cut.0 >= known.cut)
+        };
+        self.lineage.iter().all(has)
+    }
 }
 
 /// A fork, as this device remembers it: a drive of its own, to which the journal belongs from now on.
@@ -123,6 +198,8 @@ impl Local {
             replay_from: 0,
             generations: Vec::new(),
             fork: None,
+            handed: None,
+            inherits: None,
         }
     }
 
@@ -144,26 +221,36 @@ impl Local {
         }
         // The version first: a later format may have fields that do not parse here, and a journal of another format.
         match serde_json::from_slice(&bytes)? {
-            Versioned { version } if version > VERSION => {
+            Versioned { version } if version > VERSION_HANDED => {
                 let reason = format!(
-                    "drive.json has format {version}, which is newer than this program knows ({VERSION}); \
+                    "drive.json has format {version}, which is newer than this program knows ({VERSION_HANDED}); \
                      nothing was changed, and a newer program can open the drive"
                 );
                 Err(io::Error::new(io::ErrorKind::InvalidData, reason))
             }
-            Versioned { .. } => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from),
+            Versioned { .. } => {
+                let local: Self = serde_json::from_slice(&bytes)?;
+                Ok(Some(Self { version: local.needed_version(), ..local }))
+            }
         }
     }
 
     /// Replaces it: a crash leaves the old one or the new one.
     pub async fn save(&self, disk: &dyn Disk) -> io::Result<()> {
-        let bytes = serde_json::to_vec_pretty(self).expect("a structure of plain fields becomes JSON");
+        let version = self.needed_version();
+        let bytes = serde_json::to_vec_pretty(&Self { version, ..self.clone() })
+            .expect("a structure of plain fields becomes JSON");
         let file = disk.open(TEMPORARY, true)?;
         file.set_len(0)?;
         file.write_at(&bytes, 0)?;
         file.sync().await?;
         disk.rename(TEMPORARY, NAME)?;
         disk.sync_names().await
+    }
+
+    /// The earliest version whose readers know all of it.
+    fn needed_version(&self) -> u32 {
+        if self.handed.is_some() || self.inherits.is_some() { VERSION_HANDED } else { VERSION }
     }
 
     /// The generations as numbers.

@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub(crate) mod adopt;
 mod append;
 mod aside;
 mod copies;

@@ -71,7 +71,66 @@ pub enum Bug {
     WrittenFileUploaded,
     /// What a listing did not show is deleted at once, however much it is.
     DeletionsNotHeld,
+    /// The leecher of a migration acknowledges the last delta before it is durable.
+    DeltaAckedBeforeSync,
+    /// The seeder swaps HEAD before its record says that the drive is released.
+    ReleasedAfterSwap,
+    /// The seeder forgets blocks of a round before the leecher has them.
+    RoundClearedBeforeAck,
+    /// A seeder that restarts after the release takes the drive for its own.
+    MigrationForgotten,
+    /// The seeder lets a cancellation stop a migration after the release.
+    CancelledAfterRelease,
+    /// The leecher keeps what an earlier attempt has sent.
+    EarlierAttemptKept,
+    /// The leecher takes a part that is not the next one.
+    LatePartTaken,
+    /// The seeder releases the drive for an acknowledgement of an earlier delta.
+    StaleAckReleases,
+    /// The leecher swaps HEAD once it has the delta, without waiting for the grant.
+    SwappedWithoutGrant,
+    /// The leecher cancels by itself although the seeder may have released the drive.
+    CancelledAfterAck,
+    /// A device replays the journal of a drive that it has handed over.
+    HandedJournalReplayed,
+    /// HEAD gives the drive away before this device has noted that durably.
+    ReleasedAfterTheSwap,
+    /// Two puts of one grant cannot be recognised as the same.
+    GrantWithFreshNonce,
+    /// The first commit after a hand-over does not say that it contains the other device's journal.
+    FirstCommitWithoutLineage,
+    /// Writes go through after the drive was handed over.
+    GateOpenedAfterRelease,
+    /// Blocks of a hand-over are acknowledged before they are durable.
+    ImportAcknowledgedBeforeSync,
+    /// Blocks that were taken for a round are forgotten before the round is acknowledged.
+    RoundForgottenBeforeItsAnswer,
 }
+
+/// Bugs of migrations, which the simulation of two devices finds.
+pub const OF_MIGRATIONS: [Bug; 10] = [
+    Bug::DeltaAckedBeforeSync,
+    Bug::ReleasedAfterSwap,
+    Bug::RoundClearedBeforeAck,
+    Bug::MigrationForgotten,
+    Bug::CancelledAfterRelease,
+    Bug::EarlierAttemptKept,
+    Bug::LatePartTaken,
+    Bug::StaleAckReleases,
+    Bug::SwappedWithoutGrant,
+    Bug::CancelledAfterAck,
+];
+
+/// Bugs of hand-overs, which the lives of a hand-over find (`core/tests/engine/handover`).
+pub const OF_HANDOVERS: [Bug; 7] = [
+    Bug::HandedJournalReplayed,
+    Bug::ReleasedAfterTheSwap,
+    Bug::GrantWithFreshNonce,
+    Bug::FirstCommitWithoutLineage,
+    Bug::GateOpenedAfterRelease,
+    Bug::ImportAcknowledgedBeforeSync,
+    Bug::RoundForgottenBeforeItsAnswer,
+];
 
 /// Bugs of folders, which the random lives of a folder find.
 pub const OF_FOLDERS: [Bug; 7] = [

@@ -14,7 +14,7 @@ use crate::format::root::{Root, Snapshot};
 pub use crate::heads::Device;
 use crate::heads::transition::Invalid;
 use crate::journal::{Journal, JournalError};
-use crate::local::{Base, Fork};
+use crate::local::{Base, Fork, Inherits};
 use crate::map::{Map, ReadError};
 use crate::store::Etag;
 use crate::units::{Epoch, Lsn};
@@ -29,6 +29,7 @@ use tokio::time::Instant;
 mod commit;
 mod fork;
 mod gc;
+pub(crate) mod hold;
 mod interrupt;
 mod lanes;
 mod pack;
@@ -71,6 +72,15 @@ pub enum PushError {
     /// Pushing is switched off.
     #[error("pushing is paused")]
     Paused,
+    /// The drive is being handed over: nothing is committed meanwhile.
+    #[error("the drive is being handed over to another computer")]
+    OnHold,
+    /// The drive was handed over.
+    #[error("{to} has the drive now")]
+    HandedOver {
+        /// The name of the device that has it.
+        to: String,
+    },
     /// A collection was stopped, or gave way to another request.
     #[error("the collection was stopped")]
     CutOff,
@@ -142,6 +152,8 @@ pub struct PushState {
     pub is_full: bool,
     /// Whether the drive was taken: it was opened with its store, or the store has come back since.
     pub is_taken: bool,
+    /// Whether nothing is committed because the drive is being handed over.
+    pub is_on_hold: bool,
     /// Why pushing has stopped for good.
     pub stopped: Option<PushError>,
     /// The fork that this state is about, if it is one.
@@ -249,6 +261,8 @@ pub(crate) struct Parts {
     pub remembers: Arc<dyn Remembers>,
     /// The fork that is opened.
     pub fork: Option<Fork>,
+    /// What the journal contains of other devices' journals, until a commit says so.
+    pub inherits: Option<Inherits>,
 }
 
 impl Pusher {
@@ -273,6 +287,7 @@ impl Pusher {
                 .then(|| "the store did not answer when the drive was opened".into()),
             is_full: false,
             is_taken: parts.etag.is_some(),
+            is_on_hold: false,
             stopped: None,
             waiting_since: None,
             fork: parts.fork.clone(),

@@ -21,12 +21,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 mod access;
 mod assemble;
 mod close;
+pub mod gate;
+mod hand_over;
+mod handed;
 mod keeper;
 mod kept;
 mod notes;
 mod open;
 mod pins;
 mod read;
+mod receive;
 mod reconcile;
 mod remember;
 pub(crate) mod scanning;
@@ -38,11 +42,14 @@ mod take;
 mod trace;
 mod write;
 
-pub use crate::local::{Base, Fork, Local, has_unsent};
+pub use crate::local::{Base, Fork, Handed, Inherits, Local, has_unsent};
 pub use access::{Access, Environment, OpenError, Over};
 pub use close::VolumeDevice;
+pub use hand_over::{Content, HandOver, HandOverError, HandOverPhase, Sealed, Swapped};
+pub use handed::handed;
 pub use open::{fork, open, open_pinned};
 pub use pins::{Held, Pinned, PinsStatus};
+pub use receive::{Arrival, ReceiveError, Receiving, receive, received};
 pub use source::MapSource;
 pub use status::VolumeStatus;
 
@@ -71,6 +78,8 @@ pub struct Volume {
     applied_durable: Arc<AtomicU64>,
     // Held while the drive is resized.
     resizing: Mutex<()>,
+    gate: gate::Gate,
+    is_handing_over: AtomicBool,
 }
 
 /// A drive's limits on this device.

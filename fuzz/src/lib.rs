@@ -27,7 +27,7 @@ pub struct Target {
 use holdall_api as api;
 use holdall_core::store::StoreError;
 use targets::{
-    claims, credentials, dav, ext4, files, formats, keys, local, nbd, root_rights, s3, text, wire,
+    claims, credentials, dav, ext4, files, formats, keys, local, migrate, nbd, root_rights, s3, text, wire,
 };
 
 pub use targets::local::journal_records;
@@ -65,6 +65,19 @@ pub const TARGETS: &[Target] = &[
         memory_bytes: 64 * MIB,
     },
     Target { name: "bitmap", run: local::bitmap, seeds: local::bitmap_seeds, memory_bytes: 16 * MIB },
+    Target {
+        name: "migration_record",
+        run: migrate::record,
+        seeds: migrate::record_seeds,
+        memory_bytes: 4 * MIB,
+    },
+    Target {
+        name: "migration_message",
+        run: migrate::message,
+        seeds: migrate::message_seeds,
+        memory_bytes: 8 * MIB,
+    },
+    Target { name: "import", run: local::import, seeds: local::import_seeds, memory_bytes: 64 * MIB },
     Target { name: "drive_json", run: local::drive_json, seeds: local::drive_json_seeds, memory_bytes: MIB },
     // A buffer of 1 MiB, and what the limits allow.
     Target { name: "ext4", run: ext4::ext4, seeds: ext4::ext4_seeds, memory_bytes: 4 * MIB },

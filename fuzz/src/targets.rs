@@ -9,6 +9,7 @@ pub mod formats;
 mod hole;
 pub mod keys;
 pub mod local;
+pub mod migrate;
 pub mod nbd;
 pub mod root_rights;
 pub mod s3;

@@ -374,6 +374,36 @@ pub fn open(error: &OpenError, name: &str) -> Failure {
                 Action::SetAside { drive: Some(name.to_owned()) },
             ],
         ),
+        OpenError::HandedOver { to_name, is_decided: true, .. } => failure(
+            Code::Held,
+            format!("The drive has moved to {to_name}."),
+            "Nothing is lost: that computer has everything that was written here, and it is kept here until it is uploaded.",
+            Action::tell(format!("Open the drive on {to_name}, or move it back from there.")),
+        ),
+        OpenError::HandedOver { to_name, .. } => failure(
+            Code::Held,
+            format!("The drive is moving to {to_name}, and the store has not confirmed that yet."),
+            "Nothing is lost: both computers have everything that was written here. Neither writes until the store answers.",
+            "Connect to the network, then open it again.",
+        ),
+        OpenError::Continued { by } => failure(
+            Code::Conflict,
+            format!("{by} has uploaded changes since the drive moved there."),
+            "Everything that was written on this computer is in the store.",
+            "Open the drive as usual, without taking it back.",
+        ),
+        OpenError::NotGranted => failure(
+            Code::Conflict,
+            "The drive was not moved to this computer.",
+            NOTHING_CHANGED,
+            "Move it from the computer that has it open.",
+        ),
+        OpenError::Import(error) => failure(
+            Code::Corrupt,
+            format!("The changes that another computer sent with the drive cannot be used: {error}."),
+            "That computer still has them. Nothing was changed here.",
+            "Take the drive back on that computer, then move it again.",
+        ),
         OpenError::NotSeen => failure(
             Code::Offline,
             "The last version of the drive that this computer knows was written by another computer, so it cannot open the drive without the store.",
@@ -531,6 +561,18 @@ pub fn push(error: &PushError) -> Failure {
         PushError::Paused => {
             failure(Code::Paused, "Uploading is paused.", SAFE_HERE, Action::Resume { drive: None })
         }
+        PushError::OnHold => failure(
+            Code::State,
+            "The drive is being moved to another computer.",
+            SAFE_HERE,
+            "Wait until it has moved, or cancel that.",
+        ),
+        PushError::HandedOver { to } => failure(
+            Code::Held,
+            format!("The drive has moved to {to}."),
+            "That computer has everything that was written here.",
+            Action::tell(format!("Open the drive on {to}.")),
+        ),
         PushError::CutOff => failure(
             Code::Interrupted,
             "The cleanup was stopped, or interrupted by another command.",

@@ -117,6 +117,15 @@ pub fn release(before: &Head, author: Author) -> Result<Head, Invalid> {
     next(before, before.epoch, Version::of(before), HeadState::Released, author)
 }
 
+/// Gives the drive to another device, which is the author: it has the drive open from now on, with the version that HEAD names. What is newer
+/// that device has already. Both devices make the same HEAD, so either may put it.
+///
+/// Before: the drive is here, and held by the device that gives it.
+pub fn grant(before: &Head, to: Author) -> Result<Head, Invalid> {
+    is_settled(before)?;
+    next(before, raised(before), Version::of(before), HeadState::Held, to)
+}
+
 /// Gives a drive back that was `taken` over the HEAD `before`, because the opening failed. HEAD names the device again that had released
 /// the drive, so the next device that takes it keeps that device's version. The epoch stays raised, so that anything that the opening still
 /// has in flight is fenced.

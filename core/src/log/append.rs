@@ -125,7 +125,7 @@ impl<P> Appender<P> {
             return Ok(());
         }
         let allowed = log.files_allowed(self);
-        let Some(file) = self.files.take_spare(allowed) else {
+        let Some(file) = self.files.take_spare(allowed, log.limits.file_bytes) else {
             log.spare_wanted.notify_one();
             return Err(LogError::Full);
         };

@@ -121,9 +121,15 @@ impl FileSet {
         self.spare.push(file);
     }
 
+    /// The files' number, as far as space goes: a group that is longer than a file of `file_bytes` counts as several.
+    pub fn weight(&self, file_bytes: u64) -> usize {
+        let of = |live: &LiveFile| live.end.div_ceil(file_bytes.max(1)).max(1) as usize;
+        self.live.iter().map(of).sum()
+    }
+
     /// A spare file, if at most `allowed` files are live with it.
-    pub fn take_spare(&mut self, allowed: usize) -> Option<Arc<LogFile>> {
-        if self.live.len() >= allowed {
+    pub fn take_spare(&mut self, allowed: usize, file_bytes: u64) -> Option<Arc<LogFile>> {
+        if self.weight(file_bytes) >= allowed {
             return None;
         }
         self.reclaim();
@@ -191,7 +197,7 @@ impl<R: Records> Log<R> {
     /// How full it is.
     pub fn space(&self) -> SpaceUse {
         let appender = self.appender.lock();
-        let used = appender.files.live.len() as u64;
+        let used = appender.files.weight(self.limits.file_bytes) as u64;
         // The current file counts only with the bytes in it: otherwise an idle journal would look a quarter full.
         let current = appender.files.live.back().map_or(0, |live| live.end);
         let used_bytes = used.saturating_sub(1) * self.limits.file_bytes + current;
@@ -263,8 +269,12 @@ impl<R: Records> Log<R> {
             let allowed = self.files_allowed(&appender);
             let files = &mut appender.files;
             let most = (self.limits.files / 4).clamp(SPARE_FILES, SPARE_FILES_MAX);
-            let surplus: Vec<_> = files.spare.drain(most.min(files.spare.len())..).collect();
-            let total = files.live.len() + files.retired.len() + files.spare.len();
+            // A long group is not used again: no record would expect a file of that length.
+            let odd =
+                |file: &mut Arc<LogFile>| file.file.len().is_ok_and(|len| len != self.limits.file_bytes);
+            let mut surplus: Vec<_> = files.spare.extract_if(.., odd).collect();
+            surplus.extend(files.spare.drain(most.min(files.spare.len())..));
+            let total = files.weight(self.limits.file_bytes) + files.retired.len() + files.spare.len();
             let wanted = files.spare.len() < at_least && total < allowed;
             (wanted.then(|| files.new_slot()), surplus)
         };
@@ -295,7 +305,8 @@ impl<R: Records> Log<R> {
 
     fn has_room(&self) -> bool {
         let appender = self.appender.lock();
-        !appender.files.spare.is_empty() && appender.files.live.len() < self.files_allowed(&appender)
+        let weight = appender.files.weight(self.limits.file_bytes);
+        !appender.files.spare.is_empty() && weight < self.files_allowed(&appender)
     }
 
     /// Files that may be live now.

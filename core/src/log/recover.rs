@@ -32,19 +32,19 @@ pub struct Recovered {
     pub last: Lsn,
 }
 
-struct Headers {
-    files: Vec<Headed>,
-    others: Vec<Arc<LogFile>>,
+pub(super) struct Headers {
+    pub(super) files: Vec<Headed>,
+    pub(super) others: Vec<Arc<LogFile>>,
 }
 
 /// A log, read to its end.
 pub(super) struct End {
     first: Lsn,
     pub(super) last: Lsn,
-    prev_crc: u32,
+    pub(super) prev_crc: u32,
     live: Vec<LiveFile>,
     stale: Vec<Arc<LogFile>>,
-    incarnation: u32,
+    pub(super) incarnation: u32,
 }
 
 impl<R: Records> Log<R> {
@@ -178,7 +178,7 @@ impl<R: Records> Log<R> {
     /// Begins a file that belongs to this incarnation.
     async fn begin(self: &Arc<Self>, first: Lsn) -> Result<(), LogError> {
         self.set_durable(first.prev());
-        let mut spare = self.appender.lock().files.take_spare(usize::MAX);
+        let mut spare = self.appender.lock().files.take_spare(usize::MAX, self.limits.file_bytes);
         if spare.is_none() {
             let name = self.appender.lock().files.new_slot();
             spare = Some(files::create(&*self.disk, &name, self.limits.file_bytes).await?);
@@ -208,7 +208,7 @@ async fn make_durable(file: &LogFile) -> Result<(), LogError> {
     Ok(file.file.clone().sync().await?)
 }
 
-fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Headers, LogError> {
+pub(super) fn read_headers(disk: &dyn Disk, uuid: Uuid) -> Result<Headers, LogError> {
     let (mut files, mut others) = (Vec::new(), Vec::new());
     for name in aside::names(disk)? {
         let is_own = is_own_name(&name);

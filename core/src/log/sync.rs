@@ -175,7 +175,7 @@ impl<R: Records> Log<R> {
             if let Some(moved) = self.move_unsynced(fresh)? {
                 return Ok(moved);
             }
-            let spare = self.appender.lock().files.take_spare(usize::MAX);
+            let spare = self.appender.lock().files.take_spare(usize::MAX, self.limits.file_bytes);
             fresh.push_back(match spare {
                 Some(spare) => spare,
                 None => {

@@ -227,6 +227,15 @@ impl Committer {
         }
     }
 
+    /// Puts a grant over the current HEAD, once, and looks what came of it.
+    pub(super) async fn put_grant(&self, grant: &Head) -> heads::Granted {
+        let (store, sealer) = (self.objects.store().as_ref(), self.objects.sealer());
+        match heads::put_grant((store, sealer), self.head.nonce, grant).await {
+            Ok(granted) => granted,
+            Err(error) => heads::Granted::Unknown(heads::as_store_error(error)),
+        }
+    }
+
     /// HEAD as it is now, however long the store is away.
     pub(super) async fn read_head(&self) -> (Head, Etag) {
         let mut backoff = Backoff::new();

@@ -1,5 +1,6 @@
 //! The requests to the push task, and how many wait.
 
+use super::hold::{OnHold, Order};
 use super::{Collected, Committed, PushError, Wanted};
 use crate::format::root::Snapshot;
 use std::collections::VecDeque;
@@ -25,6 +26,8 @@ pub(crate) enum Request {
     Checkpoint(oneshot::Sender<Result<(), PushError>>),
     /// Record in HEAD that no device has the drive open.
     Release(oneshot::Sender<Result<(), PushError>>),
+    /// Commit nothing while the orders last, so that another device can get the drive with the current version.
+    HandOver { orders: mpsc::UnboundedReceiver<Order>, reply: oneshot::Sender<Result<OnHold, PushError>> },
 }
 
 /// A request that someone may wait for, until it is dropped.
@@ -129,6 +132,7 @@ impl Asked {
                 drop(reply.send(Err(error)))
             }
             Request::Collect { reply, .. } => drop(reply.send(Err(error))),
+            Request::HandOver { reply, .. } => drop(reply.send(Err(error))),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::pack::{Batch, Packed};
 use super::pause::Pause;
 use super::policy::{self, Decision, Facts};
 use super::requests::{Asked, Queue, Request};
-use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, take};
+use super::{Committed, LabelError, Parts, PushError, PushState, Remembers, hold, take};
 use crate::clock::now_ms;
 use crate::drive;
 use crate::fence;
@@ -17,7 +17,9 @@ use crate::format::segment::{Directory, SegmentBuilder};
 use crate::format::usage::{self, Usage};
 use crate::heads::kept;
 use crate::journal::Journal;
+use crate::local::Inherits;
 use crate::map::Map;
+use crate::planted::{self, Bug};
 use crate::retry::{self, Backoff};
 use crate::store::Etag;
 use crate::units::Lsn;
@@ -58,6 +60,8 @@ pub(super) struct Task {
     /// Bytes that the pages of a checkpoint reach, until they are announced.
     pages_reached_bytes: Option<u64>,
     pub(super) remembers: Arc<dyn Remembers>,
+    /// What the journal contains of other devices' journals, until a commit says so.
+    inherits: Option<Inherits>,
 }
 
 impl Task {
@@ -90,6 +94,7 @@ impl Task {
             checkpoint_again: None,
             pages_reached_bytes: None,
             remembers: parts.remembers,
+            inherits: parts.inherits,
         }
     }
 
@@ -231,6 +236,7 @@ impl Task {
                 let result = self.unless_fenced(made).await;
                 answer(reply, result)
             }
+            Request::HandOver { orders, reply } => hold::serve(self, queue, orders, reply).await,
             Request::Release(reply) => {
                 let result = match self.committer.release().await {
                     // Another device has the drive, and everything here is in the store.
@@ -301,8 +307,10 @@ impl Task {
         let journal = self.journal.uuid();
         let epoch = self.committer.head().epoch;
         let tail: Vec<_> = segments.iter().map(|(segment, _)| *segment).collect();
+        let inherited = self.inherited(cut);
         self.committer
             .commit(move |root| {
+                root.lineage = fence::inherit(&root.lineage, &inherited);
                 root.lineage = fence::extend(&root.lineage, Lineage { epoch, journal, cut, crc });
                 root.tail.extend(tail);
                 root.geometry.size_blocks = resized.unwrap_or(root.geometry.size_blocks);
@@ -311,6 +319,7 @@ impl Task {
         // The map first: once the blocks no longer count as dirty they may be evicted, and are then read through the map.
         self.map.commit(&segments);
         (self.committed, self.committed_crc) = (cut, crc);
+        self.inherits.take_if(|inherits| Lsn(inherits.lsn) <= cut);
         if cut >= frozen {
             self.journal.thaw();
             self.frozen = None;
@@ -320,6 +329,16 @@ impl Task {
         match self.is_checkpoint_due() {
             true => self.try_checkpoint().await,
             false => Ok(()),
+        }
+    }
+
+    /// The entries of other devices' journals that a version with this device's journal up to `cut` contains too.
+    fn inherited(&self, cut: Lsn) -> Vec<Lineage> {
+        match &self.inherits {
+            Some(inherits) if Lsn(inherits.lsn) <= cut && !planted::has(Bug::FirstCommitWithoutLineage) => {
+                inherits.lineage.iter().map(Lineage::from).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -571,9 +590,14 @@ pub(super) fn answer<T>(
 /// The error that ends pushing for good, if it is one.
 fn fatal<T>(result: &Result<T, PushError>) -> Option<PushError> {
     match result {
-        Err(PushError::Paused | PushError::CutOff | PushError::Label(_) | PushError::Forked(_)) | Ok(_) => {
-            None
-        }
+        Err(
+            PushError::Paused
+            | PushError::OnHold
+            | PushError::CutOff
+            | PushError::Label(_)
+            | PushError::Forked(_),
+        )
+        | Ok(_) => None,
         // A failed read ends only the request: pushing itself reads nothing.
         Err(PushError::Read(_)) => None,
         Err(error) => Some(error.clone()),

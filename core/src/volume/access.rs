@@ -5,6 +5,7 @@ use crate::format::head::Head;
 use crate::format::id::ObjectId;
 use crate::heads::transition::Invalid;
 use crate::journal::JournalError;
+use crate::journal::import::ImportError;
 use crate::map::{PageCache, ReadError};
 use crate::seal::Sealer;
 use crate::store::meter::Meter;
@@ -50,6 +51,15 @@ pub enum Access {
         /// As above.
         mounted: bool,
     },
+    /// To write, because another device has handed the drive over in this session, and HEAD says so by now. Nothing is asked of the store: the
+    /// drive is opened like one whose store is away, with the changes that came from the other device.
+    Granted {
+        /// The session.
+        session: Uuid,
+    },
+    /// To write, on the device that has handed the drive over: it takes the drive back, and its journal continues. Refused if the other device
+    /// has committed since; then the drive opens like any other. Changes that only the other device has become a fork there.
+    TakeBack,
     /// To read one version. Nothing in the store changes, and writes are discarded.
     Look {
         /// The version, and BLAKE3 of its object.
@@ -109,6 +119,31 @@ pub enum OpenError {
         /// When it last wrote HEAD, Unix time in ms.
         written_ms: u64,
     },
+    /// This device has handed the drive over, and the other one has not committed yet. Nothing is lost: the other device has all of this
+    /// device's changes, and so has this one.
+    #[error("the drive was handed over to {to_name}")]
+    HandedOver {
+        /// The device that has it.
+        to: Uuid,
+        /// Its name.
+        to_name: String,
+        /// The session.
+        session: Uuid,
+        /// Whether HEAD says so. Otherwise the swap has not been applied, and may be under way.
+        is_decided: bool,
+    },
+    /// The drive cannot be taken back: a version has been committed since.
+    #[error("{by} has committed changes since the drive was handed over")]
+    Continued {
+        /// The name of the device that wrote last.
+        by: String,
+    },
+    /// No hand-over to this device is complete in this session.
+    #[error("the drive was not handed over to this computer")]
+    NotGranted,
+    /// What another device has handed over.
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// The drive was removed from its store.
     #[error("the drive was removed from its store")]
     Removed {

@@ -104,6 +104,8 @@ pub(super) fn assemble(assembly: Assembly) -> io::Result<Arc<Volume>> {
         rememberer,
         applied_durable,
         resizing: Mutex::new(()),
+        gate: super::gate::Gate::default(),
+        is_handing_over: AtomicBool::new(false),
     });
     // These tasks end if there is no volume, so they start only now.
     volume.pins.begin(&volume);

@@ -55,6 +55,7 @@ impl Volume {
     /// Grows the drive. The new part reads as zeros.
     pub async fn grow(&self, size_blocks: u64) -> Result<(), DeviceError> {
         self.check_open()?;
+        let pass = self.gate.pass_later().await?;
         {
             let _one = self.resizing.lock();
             let most = self.cache.valid().capacity().min(DRIVE_BYTES_MAX / BLOCK_BYTES);
@@ -65,6 +66,7 @@ impl Volume {
             self.journal.writer().resize(size_blocks)?;
             self.map.resize(size_blocks);
         }
+        drop(pass);
         self.journal.flush().await?;
         self.size_blocks.store(size_blocks, Ordering::Release);
         Ok(())
@@ -73,6 +75,8 @@ impl Volume {
     /// From here on requests are refused. Writes that were answered stay as durable as they were.
     pub fn stop_serving(&self) {
         self.closed.store(true, Ordering::Release);
+        // Writes that wait at it would wait for ever.
+        self.gate.refuse();
     }
 
     /// Lets writes use the journal's reserve while the file system is being unmounted.

@@ -22,11 +22,12 @@
 
 use super::access::{Access, Environment, OpenError, Over};
 use super::assemble::{Assembly, assemble, capacity};
+use super::receive::{self, Arrival};
 use super::reconcile::{self, Found, Opened, Remembered, Replayed, invalidate, open_journal, replay};
 use super::remember::Rememberer;
 use super::seen::Seen;
 use super::take::{begin_fork, give_back, seize, swap_epoch};
-use super::{Fork, Local, Pinned, Volume, VolumeLimits};
+use super::{Fork, Inherits, Local, Pinned, Volume, VolumeLimits, handed};
 use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::fork;
@@ -34,14 +35,17 @@ use crate::format::head::{Head, HeadState};
 use crate::format::id::ObjectId;
 use crate::heads::{self, Device, Version, kept};
 use crate::journal::Journal;
+use crate::journal::import::{self, Import, ImportError};
+use crate::local::KnownLineage;
 use crate::map::{Map, Objects};
 use crate::planted::{self, Bug};
 use crate::push::{Parts, Pusher};
 use crate::replica::{self, ReplicaError};
 use crate::seal::Sealer;
-use crate::units::{Epoch, Lsn};
+use crate::units::{BlockRange, Epoch, Lsn};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Opens a drive.
@@ -89,8 +93,20 @@ pub async fn open_pinned(
                 }
             }
         }
-        Access::Away { mounted } => {
-            let how = (How::Away, mounted);
+        Access::TakeBack => {
+            let how = (How::Back, false);
+            match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
+                Taken::Open(volume) => Ok(volume),
+                Taken::Outrun(head) => Err(OpenError::Continued { by: head.device_name }),
+                Taken::Changed(error) => Err(error),
+            }
+        }
+        Access::Away { .. } | Access::Granted { .. } => {
+            let how = match access {
+                Access::Granted { session } => (How::Granted { session }, false),
+                Access::Away { mounted } => (How::Away, mounted),
+                Access::Write { .. } | Access::TakeBack | Access::Look { .. } => unreachable!("see above"),
+            };
             match take(&env, &objects, drive, &device, how, (limits, pinned.clone())).await? {
                 Taken::Open(volume) => Ok(volume),
                 Taken::Outrun(_) | Taken::Changed(_) => unreachable!("HEAD is neither read nor swapped"),
@@ -133,6 +149,17 @@ enum How {
     Now { over: Over },
     /// It is the HEAD that this device saw last, until the store is back.
     Away,
+    /// It is the grant that this device got, until the store is asked.
+    Granted { session: Uuid },
+    /// It is read, and swapped at once, over the device that this one handed the drive to.
+    Back,
+}
+
+impl How {
+    /// Whether the store is left alone.
+    fn is_away(self) -> bool {
+        matches!(self, How::Away | How::Granted { .. })
+    }
 }
 
 async fn look(
@@ -176,13 +203,24 @@ async fn take(
     let local = Local::load(&*env.state)?;
     let fork = local.as_ref().and_then(|local| local.fork.clone());
     let (cache_of, drive) = fork.as_ref().map_or((drive, drive), |fork| (fork.cache, fork.drive));
+    let handed = handed::load(local.as_ref(), &*env.journal)?;
+    let arrived = receive::sealed(env.journal.clone(), objects.sealer()).await?;
     let (before, etag, root) = match how {
-        How::Away => {
+        How::Granted { session }
+            if arrived.as_ref().is_some_and(|(import, _)| import.plan().session == session) =>
+        {
+            let arrival = arrived.as_ref().map(|(_, arrival)| arrival.clone());
+            let arrival = arrival.ok_or(OpenError::NotGranted)?;
+            (arrival.head, None, Some(arrival.root))
+        }
+        // Whether this device has the drive is not known without the store.
+        How::Away if arrived.is_some() => return Err(OpenError::NotSeen),
+        How::Away | How::Granted { .. } => {
             let seen = seen_last(&*env.state, objects.sealer(), drive, device, local.as_ref())?;
             let Seen { head, root } = seen.ok_or(OpenError::NotSeen)?;
             (head, None, Some(root))
         }
-        How::Now { .. } => {
+        How::Now { .. } | How::Back => {
             let found = heads::read(&*env.store, objects.sealer(), drive).await;
             let (head, etag) = match (found, &fork, &local) {
                 (Err(error), Some(fork), Some(local)) if error.is_missing() => {
@@ -203,7 +241,25 @@ async fn take(
             (head, Some(etag), None)
         }
     };
-    let over_others = matches!(how, How::Now { over } if over.permits(&before));
+    let inherits = local.as_ref().and_then(|local| local.inherits.as_ref());
+    let is_grant = |head: &Head| before.nonce == head.nonce;
+    let is_granted = arrived.as_ref().is_some_and(|(_, arrival)| is_grant(&arrival.head))
+        || inherits.is_some_and(|inherits| inherits.is_of(&before));
+    if matches!(how, How::Granted { .. }) && !is_granted {
+        return Err(OpenError::NotGranted);
+    }
+    let mut root = root;
+    let mut over_others = matches!(how, How::Now { over } if over.permits(&before));
+    if let Some(handed) = handed.as_ref().filter(|_| !is_granted) {
+        let found = match root.take() {
+            Some(root) => root,
+            None => objects.root(before.root, Some(before.root_hash)).await?,
+        };
+        let back = matches!(how, How::Back);
+        let reopening = handed::judge(handed, (&before, &found), local.as_ref(), device.id, back)?;
+        over_others |= reopening == handed::Reopening::Back;
+        root = Some(found);
+    }
     check_here(&before, env, objects, local.as_ref(), mounted, limits).await?;
     if mounted && !over_others {
         check_not_taken(&before, device, env, objects, local.as_ref(), limits).await?;
@@ -211,20 +267,36 @@ async fn take(
     check_head(&before, device, over_others)?;
     let base = local.as_ref().and_then(|local| local.base.clone());
     let (root, remembered) = match root {
-        Some(root) => (root, None),
-        None => {
-            let (root, remembered) = tokio::join!(
-                objects.root(before.root, Some(before.root_hash)),
-                Remembered::look(objects, base.as_ref(), &before)
-            );
-            (root?, remembered)
+        Some(root) if how.is_away() && !is_granted => (root, None),
+        root => {
+            let reading = async {
+                match root {
+                    Some(root) => Ok(root),
+                    None => objects.root(before.root, Some(before.root_hash)).await,
+                }
+            };
+            let looking = Remembered::look(objects, base.as_ref(), &before);
+            match how.is_away() {
+                // The root is known. What it changed is looked at below, for as long as that takes a moment.
+                true => (reading.await?, Remembered::unread(base.as_ref())),
+                false => {
+                    let (root, remembered) = tokio::join!(reading, looking);
+                    (root?, remembered)
+                }
+            }
         }
+    };
+    let (local, has_arrived) = match arrived {
+        Some((import, arrival)) if is_grant(&arrival.head) => {
+            (Some(adopt(env, objects.sealer(), drive, local, (import, arrival)).await?), true)
+        }
+        arrived => (local, arrived.is_some()),
     };
     let capacity = capacity(root.geometry.size_blocks);
     // A fork's first HEAD is this device's own, even if it remembers only the version that it forked from.
     let begun = fork.is_some() && root.seq == 0 && before.device == device.id;
-    let is_away = matches!(how, How::Away);
-    let found = Found { objects, head: &before, root: &root, is_away };
+    let is_away = how.is_away();
+    let found = Found { objects, head: &before, root: &root, is_away, is_granted };
     let mut opened: Opened =
         open_journal(env, local, (drive, mounted, device), &found, limits, capacity).await?;
     // If that began another journal and kept no base, nothing is known of the cache.
@@ -235,7 +307,10 @@ async fn take(
         Some(etag) => {
             // Above every epoch that this device has seen, too: a restored store shows an older epoch, and may have given the next ones
             // before.
-            let epoch = Epoch(before.epoch.0.max(base.as_ref().map_or(0, |base| base.epoch)) + 1);
+            // A grant that arrives late must not look newer than this.
+            let granted = handed.as_ref().map_or(0, |handed| handed.epoch);
+            let known = base.as_ref().map_or(0, |base| base.epoch).max(granted);
+            let epoch = Epoch(before.epoch.0.max(known) + 1);
             let taking = async {
                 let kept = match begun || planted::has(Bug::DeposedVersionIsGarbage) {
                     true => None,
@@ -268,6 +343,16 @@ async fn take(
             };
             (kept.unwrap_or(root), head, Some(etag), map, differing)
         }
+        None if foreign && is_granted => {
+            let looked = reconcile::maps(objects, &root, remembered, foreign);
+            // This costs only what has to be pulled again.
+            let differing = match tokio::time::timeout(LOOK_PATIENCE, looked).await {
+                Ok(Ok((_, differing))) => differing,
+                Ok(Err(_)) | Err(_) => vec![BlockRange { start: 0, end: u64::MAX }],
+            };
+            let map = Map::unread(objects.clone(), &root);
+            (root, before, None, map, differing)
+        }
         // Others have written to the version that this device saw last. Without the store it cannot be said what they changed.
         None if foreign => return Err(OpenError::NotSeen),
         // The drive is taken once the store is back. The map is read then, as far as it is not cached.
@@ -287,13 +372,19 @@ async fn take(
     }
     let seen = Seen { head: head.clone(), root: root.clone() };
     reconcile::remember(env, &cache, &mut opened, objects.sealer(), &seen).await?;
+    if has_arrived {
+        // It was for a grant that can no longer be applied, or it is a part of the journal now.
+        import::discard_all(&*env.journal).await?;
+    }
     // Records that are not replayed must not be read from the journal later either.
     opened.journal.free(Lsn(opened.local.replay_from).prev());
     let Replayed { size_blocks: size, applied } = replay(&opened, &cache, limits.cache_bytes).await?;
     cache.set_size(size.unwrap_or(root.geometry.size_blocks))?;
 
     let journal = opened.journal.clone();
-    let rememberer = Rememberer::start(env.state.clone(), objects.sealer().clone(), opened.local);
+    let inherits = opened.local.inherits.clone();
+    let (state, files) = (env.state.clone(), env.journal.clone());
+    let rememberer = Rememberer::start(state, files, objects.sealer().clone(), opened.local);
     let root_id = head.root;
     let parts = Parts {
         journal: journal.clone(),
@@ -307,6 +398,7 @@ async fn take(
         limits,
         remembers: rememberer.clone(),
         fork,
+        inherits,
     };
     let writer = Some((Pusher::start(parts), rememberer));
     let (disk, meter) = (env.cache.clone(), env.meter.clone());
@@ -324,6 +416,37 @@ async fn take(
         writer,
         pinned,
     })?))
+}
+
+/// How long an opening after a hand-over looks for what has changed since this device had the drive. Programs wait meanwhile.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes the records that came with a grant the end of this device's journal. First `drive.json` says whose they are: a crash in between
+/// leaves an import that the next opening finds again.
+async fn adopt(
+    env: &Environment,
+    sealer: &Sealer,
+    drive: Uuid,
+    local: Option<Local>,
+    (import, Arrival { head, root, lineage }): (Import, Arrival),
+) -> Result<Local, OpenError> {
+    let journal = import.plan().journal;
+    let mut local = local.unwrap_or_else(|| Local::new(drive, journal));
+    if local.journal != journal || local.fork.is_some() {
+        return Err(ImportError::Stale.into());
+    }
+    let lineage = receive::of_others(&lineage, &root, journal);
+    local.handed = None;
+    local.inherits = Some(Inherits {
+        nonce: format!("{:032x}", head.nonce),
+        lsn: import.lsn().0,
+        lineage: lineage.iter().map(KnownLineage::from).collect(),
+    });
+    Seen { head, root }.save(&*env.state, sealer).await?;
+    local.save(&*env.state).await?;
+    handed::forget(&*env.journal).await?;
+    import.adopt().await?;
+    Ok(local)
 }
 
 /// The version that this device saw last, if it is this device's own. Then this device may continue it: at worst, that becomes a fork.

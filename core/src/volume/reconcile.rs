@@ -5,7 +5,7 @@ use super::access::{Environment, OpenError};
 use super::assemble::capacity;
 use super::keeper::data_bytes;
 use super::seen::Seen;
-use super::{Base, Local, VolumeLimits};
+use super::{Base, Local, VolumeLimits, handed};
 use crate::cache::Cache;
 use crate::fence::{self, Descent, Relation};
 use crate::fork::{self, Branch, ForkError};
@@ -44,6 +44,8 @@ pub(super) struct Found<'a> {
     pub root: &'a Root,
     /// Whether the store is away, so that nothing can be read there.
     pub is_away: bool,
+    /// Whether the head is a grant to this device: the journal ends in the records that come with it, whoever wrote the version.
+    pub is_granted: bool,
 }
 
 /// Opens the journal, and finds out how it relates to the version that was found.
@@ -81,12 +83,16 @@ pub(super) async fn open_journal(
         if lacks_what_is_known(root, &local, &recovered) {
             return Err(diverged(found, (drive, device), &local, (&journal, &recovered)).await);
         }
-        let (Descent::Continues(cut) | Descent::Forked(cut)) = descent(root, &local);
+        let descent = || match descent(root, &local) {
+            Descent::Forked(cut) if found.is_granted => Descent::Continues(cut),
+            descent => descent,
+        };
+        let (Descent::Continues(cut) | Descent::Forked(cut)) = descent();
         let lineage = root.lineage.iter().find(|lineage| lineage.journal == local.journal);
         let cut_crc = lineage.map_or(0, |lineage| lineage.crc);
         // A compacted group no longer has the CRCs of the records inside it. The cut may be one of these, if a commit's answer was lost.
         let same_history = journal.crc_of(cut)?.is_none_or(|crc| crc == cut_crc || lineage.is_none());
-        match descent(root, &local) {
+        match descent() {
             Descent::Forked(cut) if (recovered.last > cut || mounted) && same_history => {
                 return Err(OpenError::Forked {
                     // A mounted drive is forked even if its journal ends before the cut.
@@ -257,6 +263,11 @@ impl Remembered {
         Some(Self { id, root })
     }
 
+    /// Its root is read when it is needed.
+    pub fn unread(base: Option<&Base>) -> Option<Self> {
+        Some(Self { id: base?.id()?, root: None })
+    }
+
     async fn map(self, objects: &Arc<Objects>) -> Result<Map, ReadError> {
         let root = match self.root {
             Some(root) => root?,
@@ -335,8 +346,12 @@ pub(super) async fn remember(
     let both = cache.opened_as().into_iter().chain([generation]);
     local.generations = both.map(|generation| format!("{generation:032x}")).collect();
     local.base = Some(Base::new(head, &seen.root, cut));
+    // HEAD has decided what became of a hand-over, or this opening was refused.
+    local.handed = None;
+    local.inherits.take_if(|inherits| inherits.is_in(&seen.root));
     seen.save(&*env.state, sealer).await?;
     local.save(&*env.state).await?;
+    handed::forget(&*env.journal).await?;
     if let Err(error) = cache.set_generation(generation).await {
         // The disk is full. Both generations are still believed.
         tracing::warn!(%error, "the cache's bitmap was not given a new generation");

@@ -5,10 +5,10 @@
 //! journal before a version that contains it is remembered.
 
 use super::seen::Seen;
-use super::{Base, Fork, Local};
+use super::{Base, Fork, Handed, Local, handed};
 use crate::disk::Disk;
 use crate::format::head::Head;
-use crate::format::root::Root;
+use crate::format::root::{Lineage, Root};
 use crate::planted::{self, Bug};
 use crate::push::Remembers;
 use crate::seal::Sealer;
@@ -61,6 +61,10 @@ impl Latest {
 /// Saves `drive.json` after each commit.
 pub(super) struct Rememberer {
     state: Arc<dyn Disk>,
+    /// The journal's directory, for the copy of the note that a drive is handed over.
+    journal: Arc<dyn Disk>,
+    /// Held while a state is saved.
+    saving: Arc<tokio::sync::Mutex<()>>,
     latest: watch::Sender<Latest>,
     sealer: Arc<Sealer>,
     saved: watch::Sender<Saved>,
@@ -70,17 +74,56 @@ pub(super) struct Rememberer {
 
 impl Rememberer {
     /// Continues from `local`, which was just saved.
-    pub fn start(state: Arc<dyn Disk>, sealer: Arc<Sealer>, local: Local) -> Arc<Self> {
+    pub fn start(
+        state: Arc<dyn Disk>,
+        journal: Arc<dyn Disk>,
+        sealer: Arc<Sealer>,
+        local: Local,
+    ) -> Arc<Self> {
         let saved = watch::Sender::new(Saved::of(&local));
         let latest = watch::Sender::new(Latest { local, seen: None });
-        let saving = keep_saved(state.clone(), sealer.clone(), latest.subscribe(), saved.clone());
-        let task = Mutex::new(Some(tokio::spawn(saving)));
-        Arc::new(Self { state, latest, sealer, saved, task })
+        let saving = Arc::new(tokio::sync::Mutex::new(()));
+        let kept = (state.clone(), sealer.clone(), saving.clone());
+        let task = Mutex::new(Some(tokio::spawn(keep_saved(kept, latest.subscribe(), saved.clone()))));
+        Arc::new(Self { state, journal, saving, latest, sealer, saved, task })
     }
 
     /// The last record of this device's journal that a remembered version contains.
     pub fn lsn(&self) -> Lsn {
         self.saved.borrow().lsn
+    }
+
+    /// The entries of other devices' journals that no commit has named yet.
+    pub fn inherited(&self) -> Vec<Lineage> {
+        let latest = self.latest.borrow();
+        let pending = latest.local.inherits.iter().flat_map(|inherits| &inherits.lineage);
+        pending.map(Lineage::from).collect()
+    }
+
+    /// Notes durably that the drive is handed over. Nothing is tried again: programs wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The note is taken back then. If even that fails and the power is cut, the next opening asks HEAD, which still names this device.
+    pub async fn mark_handed(&self, handed: Handed) -> io::Result<()> {
+        let _turn = self.saving.lock().await;
+        let mut latest = self.latest.borrow().clone();
+        latest.local.handed = Some(handed.clone());
+        let noted = match handed::note(&*self.journal, &handed).await {
+            Ok(()) => latest.save(&*self.state, &self.sealer).await,
+            failed => failed,
+        };
+        match &noted {
+            Ok(()) => self.latest.send_modify(|latest| latest.local.handed = Some(handed)),
+            Err(_) => {
+                // What is saved once the disk takes it says nothing of a hand-over.
+                self.latest.send_modify(|_| {});
+                if let Err(error) = handed::forget(&*self.journal).await {
+                    tracing::warn!(%error, "the note of a hand-over that was cancelled could not be deleted");
+                }
+            }
+        }
+        noted
     }
 
     /// Ends its work, and saves up to where the journal is durable.
@@ -104,6 +147,7 @@ impl Remembers for Rememberer {
             let base = base_of(head, root, local);
             local.durable = local.durable.max(base.lsn);
             local.base = Some(base);
+            local.inherits.take_if(|inherits| inherits.is_in(root));
             *seen = Some(Arc::new(Seen { head: head.clone(), root: root.clone() }));
         });
     }
@@ -137,13 +181,13 @@ fn base_of(head: &Head, root: &Root, local: &Local) -> Base {
 }
 
 async fn keep_saved(
-    state: Arc<dyn Disk>,
-    sealer: Arc<Sealer>,
+    (state, sealer, saving): (Arc<dyn Disk>, Arc<Sealer>, Arc<tokio::sync::Mutex<()>>),
     mut latest: watch::Receiver<Latest>,
     saved: watch::Sender<Saved>,
 ) {
     while latest.changed().await.is_ok() {
         loop {
+            let turn = saving.lock().await;
             let now = latest.borrow_and_update().clone();
             match now.save(&*state, &sealer).await {
                 Ok(()) => {
@@ -152,6 +196,7 @@ async fn keep_saved(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the version that was committed cannot be remembered yet");
+                    drop(turn);
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
             }

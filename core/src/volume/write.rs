@@ -2,6 +2,7 @@
 //! records that are not uploaded.
 
 use super::Volume;
+use super::gate::GateState;
 use super::read::pull_failed;
 use crate::device::{Answer, DeviceError, Durability, Zeroing};
 use crate::journal::JournalError;
@@ -41,7 +42,10 @@ impl Volume {
             return Answer::Now(Ok(()));
         }
         let aligned = offset.is_multiple_of(BLOCK_BYTES) && data.len().is_multiple_of(BLOCK_BYTES as usize);
-        if aligned && self.throttle().is_none() {
+        if aligned
+            && self.throttle().is_none()
+            && let Some(_pass) = self.gate.pass()
+        {
             match self.journal.append_data(offset / BLOCK_BYTES, data) {
                 Ok(_) => return self.answer_when(durability),
                 Err(JournalError::Full) => {}
@@ -67,7 +71,10 @@ impl Volume {
         }
         let blocks = BlockRange::within(&range);
         let whole = how == Zeroing::Trim || blocks.bytes() == range;
-        if whole && self.throttle().is_none() {
+        if whole
+            && self.throttle().is_none()
+            && let Some(_pass) = self.gate.pass()
+        {
             match self.append_zero(blocks) {
                 Ok(()) => return self.answer_when(durability),
                 Err(JournalError::Full) => {}
@@ -97,12 +104,21 @@ impl Volume {
         if let Err(error) = self.check_open() {
             return Answer::Now(Err(error));
         }
+        if self.gate.state() == GateState::Shut {
+            let volume = self.clone();
+            return Answer::later(async move {
+                volume.gate.until_open().await?;
+                volume.force(Durability::Forced).await
+            });
+        }
         self.answer_when(Durability::Forced)
     }
 
     /// The same, but this thread waits for the local disk.
     pub(super) fn flush_on_this_thread(&self) -> Option<Result<(), DeviceError>> {
         match self.check_open() {
+            // The other way to flush waits for the gate.
+            Ok(()) if self.gate.state() == GateState::Shut => None,
             Ok(()) => Some(self.journal.flush_here()?.map(drop).map_err(DeviceError::from)),
             closed => Some(closed),
         }
@@ -151,7 +167,10 @@ impl Volume {
                 }
             }
             let room = self.journal.room_from_now();
-            match self.patch(&range, covering, data)? {
+            let pass = self.gate.pass_later().await?;
+            let patched = self.patch(&range, covering, data)?;
+            drop(pass);
+            match patched {
                 Patch::Done => return Ok(()),
                 Patch::NoRoom => room.await,
                 // It was evicted since: it is pulled again.
@@ -187,7 +206,10 @@ impl Volume {
     async fn until_appended(&self, append: impl Fn() -> Result<(), JournalError>) -> Result<(), DeviceError> {
         loop {
             let room = self.journal.room_from_now();
-            match append() {
+            let pass = self.gate.pass_later().await?;
+            let appended = append();
+            drop(pass);
+            match appended {
                 Ok(()) => return Ok(()),
                 Err(JournalError::Full) => room.await,
                 Err(error) => return Err(error.into()),

@@ -67,6 +67,11 @@ impl Disks {
         Self { state: disk(1), journal: disk(2), cache: disk(3) }
     }
 
+    /// Kills the process: the page cache survives.
+    pub fn kill(&self) {
+        [&self.state, &self.journal, &self.cache].into_iter().for_each(SimDisk::kill);
+    }
+
     pub fn power_cut(&self) {
         [&self.state, &self.journal, &self.cache].into_iter().for_each(SimDisk::power_cut);
     }
@@ -107,11 +112,23 @@ impl Bench {
     }
 
     pub fn of(geometry: Geometry, limits: VolumeLimits) -> Self {
+        run(Self::make(geometry, limits))
+    }
+
+    /// The same, for a test that runs in virtual time already.
+    pub async fn make(geometry: Geometry, limits: VolumeLimits) -> Self {
         holdall_core::entropy::seed_this_thread(1);
         let sealer = Arc::new(Sealer::new(Cipher::None, &DataKey([7; 32].into())));
         let store = SimStore::new(1, StoreFaults::default());
-        let drive = run(drive::create(&store, &sealer, FAMILY, "d", geometry, &device(0))).unwrap();
+        let drive = drive::create(&store, &sealer, FAMILY, "d", geometry, &device(0)).await.unwrap();
         Self { store, sealer, drive, limits, devices: [16, 32, 80].map(Disks::new) }
+    }
+
+    /// The same drive, store and computers, to try another way out of the same situation.
+    pub fn again(&self) -> Self {
+        let Self { store, sealer, drive, limits, devices } = self;
+        let devices = devices.each_ref().map(Disks::copy);
+        Self { store: store.copy(), sealer: sealer.clone(), drive: *drive, limits: *limits, devices }
     }
 
     /// The same drive, for computers that never had it.
@@ -130,7 +147,7 @@ impl Bench {
         self.open_with(index, Access::Write { over: Over::Anybody, mounted: false }).await
     }
 
-    async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {
+    pub async fn open_with(&self, index: usize, access: Access) -> Result<Arc<Volume>, OpenError> {
         self.open_on(Arc::new(self.store.clone()), index, access).await
     }
 
@@ -141,9 +158,15 @@ impl Bench {
         index: usize,
         access: Access,
     ) -> Result<Arc<Volume>, OpenError> {
+        let environment = self.environment(store, index);
+        volume::open(environment, self.drive, device(index), access, self.limits).await
+    }
+
+    /// Where the drive lives on a device, with that store.
+    pub fn environment(&self, store: Arc<dyn Store>, index: usize) -> Environment {
         let disks = &self.devices[index];
         let meter = Meter::default();
-        let environment = Environment {
+        Environment {
             state: Arc::new(disks.state.directory("state")),
             journal: Arc::new(disks.journal.directory("journal")),
             cache: Arc::new(disks.cache.directory("cache")),
@@ -151,8 +174,7 @@ impl Bench {
             meter,
             sealer: self.sealer.clone(),
             pages: PageCache::none(),
-        };
-        volume::open(environment, self.drive, device(index), access, self.limits).await
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::hole::WithHole;
 use holdall_core::cache::Cache;
 use holdall_core::disk::Disk;
+use holdall_core::journal::import::{Import, ImportPlan};
 use holdall_core::journal::{Journal, JournalError, Limits, Operation, Place, Recovered};
 use holdall_core::sim::disk::{DiskFaults, SimDisk};
 use holdall_core::units::{BLOCK_BYTES, BlockRange, Lsn};
@@ -370,4 +371,53 @@ pub fn drive_json_seeds() -> Vec<Vec<u8>> {
         u128::MAX
     );
     vec![fresh.to_vec(), known.into_bytes()]
+}
+
+/// What another device sends with a drive. The CRCs of its headers are corrected, so that their fields count.
+pub fn import(input: &[u8]) {
+    let disk = disk();
+    let mut file = input.to_vec();
+    for place in [1024, 2048] {
+        if let Some(header) = file.get_mut(place..place + 137) {
+            let crc = crc32c::crc32c(&header[..133]);
+            header[133..].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+    write(&disk, "import-0", &file);
+    let disk = Arc::new(disk);
+    run(async {
+        let Ok(Some(import)) = Import::find(disk.clone(), None).await else { return };
+        assert!(import.bytes() <= file.len() as u64);
+        assert_eq!(import.is_sealed(), Import::find_sealed(disk).await.is_ok_and(|found| found.is_some()));
+        if import.is_sealed() {
+            let _ = import.trailer();
+        }
+    });
+}
+
+/// An empty one, and one with a round.
+pub fn import_seeds() -> Vec<Vec<u8>> {
+    let made = |round: bool| {
+        let disk = Arc::new(disk());
+        run(async {
+            let limits = Limits { file_bytes: 64 << 10, files: 8, reserve_files: 2 };
+            let journal = Journal::create(disk.clone(), limits, 64).await;
+            let journal = journal.expect("the simulated disk is well").uuid();
+            let (session, stream) = (Uuid::from_u128(1), Uuid::from_u128(2));
+            let plan = ImportPlan { session, stream, journal, size_blocks: 64, headroom_bytes: 64 << 10 };
+            let mut import = Import::begin(disk.clone(), plan, &limits).await.expect("there is space");
+            if round {
+                import.data(3, &[7; 4096]).expect("it is a good block");
+                import.acknowledge(1).await.expect("the simulated disk is well");
+                import.finish(b"trailer").await.expect("the simulated disk is well");
+            }
+        });
+        let name =
+            disk.list().expect("it can be listed").into_iter().find(|name| name.starts_with("import-"));
+        let file = disk.open(&name.expect("it was begun"), false).expect("it is there");
+        let mut bytes = vec![0; file.len().expect("it has a length") as usize];
+        file.read_at(&mut bytes, 0).expect("it can be read");
+        bytes
+    };
+    vec![made(false), made(true)]
 }

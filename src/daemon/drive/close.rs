@@ -208,7 +208,7 @@ impl Drive {
         loop {
             match volume.release().await {
                 Ok(()) => return self.finish_if_still(&volume).await,
-                Err(PushError::Read(_) | PushError::Paused | PushError::CutOff) => {
+                Err(PushError::Read(_) | PushError::Paused | PushError::OnHold | PushError::CutOff) => {
                     tokio::time::sleep(DRAIN_EVERY).await
                 }
                 Err(PushError::Forked(_)) => {}
@@ -216,6 +216,7 @@ impl Drive {
                 Err(PushError::Closed) => return,
                 Err(
                     error @ (PushError::Fenced(_)
+                    | PushError::HandedOver { .. }
                     | PushError::Head(_)
                     | PushError::Journal(_)
                     | PushError::Label(_)),

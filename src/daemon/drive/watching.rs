@@ -267,6 +267,7 @@ mod tests {
             trouble: None,
             is_full: false,
             is_taken: true,
+            is_on_hold: false,
             stopped: None,
             waiting_since: None,
             fork: None,
